@@ -1,0 +1,1 @@
+"""What a model is: files and their formats, packs, the default model."""

@@ -1,0 +1,98 @@
+"""Checks a GGUF's metadata before llama.cpp sees it, since llama.cpp can abort the whole process on a bad file."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .errors import ModelFileError
+from .gguf import GGUFHeader, StringArray
+
+TOKENIZER_KINDS = ("gpt2", "llama", "bert", "t5", "rwkv", "plamo2", "hybriddna")
+_TYPE_BYTE = 6  # llama_token_type LLAMA_TOKEN_TYPE_BYTE
+_COUNTS = ("block_count", "embedding_length", "attention.head_count", "context_length")
+
+
+def check_header(header: GGUFHeader) -> None:
+    """Refuse what is sure to be wrong: missing hyperparameters, a tokenizer whose parts don't fit together.
+
+    Raises:
+        ModelFileError: names the key and what is wrong with it.
+    """
+    if not header.tensors:
+        raise ModelFileError(f"{header.path}: holds no weights (a vocabulary-only file?)")
+    if not header.architecture:
+        raise ModelFileError(f"{header.path}: general.architecture is missing, so this isn't a language model")
+    _check_hyperparameters(header)
+    _check_tokenizer(header)
+
+
+def _check_hyperparameters(header: GGUFHeader) -> None:
+    for name in _COUNTS:
+        value = header.hyperparameter(name)
+        values = value if isinstance(value, np.ndarray) else [value]
+        if value is not None and not all(isinstance(v, (int, np.integer)) and 0 <= v < 1 << 31 for v in values):
+            raise ModelFileError(f"{header.path}: {header.architecture}.{name} is {value!r}")
+    blocks = header.hyperparameter("block_count")
+    if isinstance(blocks, int) and blocks > len(header.tensors):
+        raise ModelFileError(f"{header.path}: claims {blocks} layers but holds {len(header.tensors)} tensors")
+
+
+def _check_tokenizer(header: GGUFHeader) -> None:
+    kind = header.metadata.get("tokenizer.ggml.model")
+    if kind not in TOKENIZER_KINDS:
+        raise ModelFileError(f"{header.path}: tokenizer.ggml.model is {kind!r}; known are {', '.join(TOKENIZER_KINDS)}")
+    tokens = header.metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, StringArray) or not len(tokens):
+        raise ModelFileError(f"{header.path}: tokenizer.ggml.tokens is missing or empty")
+    for name in ("scores", "token_type"):
+        values = header.metadata.get(f"tokenizer.ggml.{name}")
+        if values is not None and len(values) != len(tokens):
+            raise ModelFileError(
+                f"{header.path}: tokenizer.ggml.{name} has {len(values)} entries for {len(tokens)} tokens"
+            )
+    _check_special_ids(header, len(tokens))
+    if kind == "gpt2":
+        _check_merges(header)
+    if kind == "llama":
+        _check_byte_tokens(header)
+    _check_embedding(header, len(tokens))
+
+
+def _check_special_ids(header: GGUFHeader, size: int) -> None:
+    for key, value in header.metadata.items():
+        if key.startswith("tokenizer.ggml.") and key.endswith("_token_id"):
+            # 0xFFFFFFFF stands for "none" in files of some converters
+            if not isinstance(value, int) or not (-1 <= value < size or value == 0xFFFFFFFF):
+                raise ModelFileError(f"{header.path}: {key} is {value!r}, outside the vocabulary of {size} tokens")
+
+
+def _check_merges(header: GGUFHeader) -> None:
+    merges = header.metadata.get("tokenizer.ggml.merges")
+    if not isinstance(merges, StringArray):
+        raise ModelFileError(f"{header.path}: tokenizer.ggml.merges is missing, which a 'gpt2' tokenizer needs")
+    for i in range(len(merges)):
+        if merges.raw(i).find(b" ", 1) < 0:
+            raise ModelFileError(f"{header.path}: tokenizer.ggml.merges[{i}] isn't a pair: {merges[i]!r}")
+
+
+def _check_byte_tokens(header: GGUFHeader) -> None:
+    """A SentencePiece vocabulary falls back to byte tokens; llama.cpp aborts where one is missing."""
+    types = header.metadata.get("tokenizer.ggml.token_type")
+    if isinstance(types, StringArray) or types is None:
+        raise ModelFileError(f"{header.path}: tokenizer.ggml.token_type is missing, which a 'llama' tokenizer needs")
+    if int(np.count_nonzero(types == _TYPE_BYTE)) < 256:
+        tokens = set(header.metadata["tokenizer.ggml.tokens"])
+        missing = [b for b in range(256) if f"<0x{b:02X}>" not in tokens and chr(b) not in tokens]
+        if missing:
+            raise ModelFileError(
+                f"{header.path}: a 'llama' tokenizer without the byte token <0x{missing[0]:02X}>; "
+                "tokenizer.ggml.model probably names the wrong kind"
+            )
+
+
+def _check_embedding(header: GGUFHeader, size: int) -> None:
+    for tensor in header.tensors:
+        if tensor.name in ("token_embd.weight", "output.weight") and tensor.shape[-1] != size:
+            raise ModelFileError(
+                f"{header.path}: {tensor.name} has {tensor.shape[-1]} rows for a vocabulary of {size} tokens"
+            )

@@ -1,0 +1,280 @@
+"""The llama.cpp runtime, through llama-cpp-python's low-level interface. CPU, CUDA and Metal differ only in the build."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgespec.models.errors import ContextFull, ModelFileError, RuntimeFailure, UsageError
+from edgespec.models.gguf import GGUFHeader, read_header
+from edgespec.models.gguf_check import check_header
+
+from .base import CACHE_TYPES, SPLIT_MODES, RuntimeOptions, Scores, Work
+from .devices import default_threads, list_devices
+from .llama_batch import Batch
+from .llama_cells import CellPlan, LlamaSequence
+from .llama_library import LOG, llama, version
+from .llama_vocabulary import LlamaVocabulary
+from .tree import TokenTree
+
+_NO_SLOT, _ABORTED = 1, 2  # llama_decode's positive results
+
+
+class _Cells:
+    """`CellTable` on a llama.cpp context."""
+
+    def __init__(self, context: Any) -> None:
+        self._library, self._memory = llama(), llama().llama_get_memory(context)
+
+    def remove(self, seq_id: int, start: int, end: int) -> None:
+        if not self._library.llama_memory_seq_rm(self._memory, seq_id, start, end) and start > 0:
+            raise RuntimeFailure("this model's state can't be rewound, so only plain decoding can run on it")
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        self._library.llama_memory_seq_cp(self._memory, source, target, start, end)
+
+
+class LlamaCpp:
+    """Implements `Runtime`. One model and one context; not for use by two threads at once."""
+
+    name = "llamacpp"
+
+    def __init__(self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions) -> None:
+        self._llama, self._model, self._context = llama(), model, context
+        self.path, self.header, self.options = path, header, options
+        self.vocabulary = LlamaVocabulary(self._llama.llama_model_get_vocab(model), header)
+        self.width: int = self._llama.llama_model_n_embd(model)
+        self._plan = CellPlan(_Cells(context), options.sequences, options.sequences * (options.branches - 1))
+        self._batch = Batch(max(options.batch, options.draft_tokens + 1), options.branches)
+        self._hidden = False
+        self._finalizer = weakref.finalize(self, _free, model, context)
+
+    @classmethod
+    def load(
+        cls, path: Path, options: RuntimeOptions, progress: Callable[[float], None] | None = None
+    ) -> LlamaCpp:
+        """Load a GGUF.
+
+        Args:
+            progress: called with the loaded share, 0 to 1.
+
+        Raises:
+            UsageError: an option out of range.
+            ModelFileError: llama.cpp refused the file.
+        """
+        _check_options(options)
+        header = read_header(path)
+        check_header(header)
+        library = llama()
+        report = library.llama_progress_callback(lambda share, _: progress is None or progress(share) is None)
+        params = _model_params(options)
+        params.progress_callback = report
+        model = library.llama_model_load_from_file(str(path).encode(), params)
+        if not model:
+            raise ModelFileError(f"{path}: llama.cpp can't load it: {LOG.complaint()}")
+        context = library.llama_init_from_model(model, _context_params(options))
+        if not context:
+            library.llama_model_free(model)
+            raise RuntimeFailure(f"{path}: no context of {options.ctx} tokens: {LOG.complaint()}; try a smaller --ctx")
+        return cls(path, header, model, context, options)
+
+    @property
+    def identity(self) -> str:
+        options = self.options
+        devices = ",".join(device.description for device in list_devices())
+        threads = options.threads or default_threads()
+        return "|".join(
+            map(str, (self.name, version(), self.header.digest, devices, threads, options.gpu_layers,
+                      options.cache_type, options.flash_attention))
+        )  # fmt: skip
+
+    @property
+    def context_length(self) -> int:
+        return self.options.ctx
+
+    @property
+    def can_rewind(self) -> bool:
+        model = self._model
+        return not (self._llama.llama_model_is_recurrent(model) or self._llama.llama_model_is_hybrid(model))
+
+    def open(self) -> LlamaSequence:
+        return self._plan.open()
+
+    def release(self, sequence: LlamaSequence) -> None:
+        if self._finalizer.alive:
+            self._plan.release(sequence)
+
+    def prefill(self, sequence: LlamaSequence, tokens: list[int], stop: Callable[[], bool] | None = None) -> int:
+        """Append and commit tokens in chunks of `options.batch`, without logits.
+
+        Returns:
+            How many tokens were appended: all, or fewer where `stop` returned True between two chunks.
+
+        Raises:
+            ContextFull: they don't fit; nothing was appended.
+        """
+        self._check_room(sequence, len(tokens))
+        done = 0
+        while done < len(tokens) and not (stop is not None and stop()):
+            chunk = tokens[done : done + self.options.batch]
+            tree = TokenTree.chain(chunk)
+            self._run([Work(sequence, tree, rows=())])
+            self._plan.commit(sequence, list(range(len(chunk))))
+            done += len(chunk)
+        return done
+
+    def forward(self, work: list[Work]) -> list[Scores]:
+        """Compute the new nodes of each tree in one pass.
+
+        Returns:
+            For each work item float32 logits (rows, vocabulary) and, where asked for, hidden states (rows, width):
+            views of llama.cpp's memory, good until the next pass.
+
+        Raises:
+            ContextFull: the trees don't fit, or have too many leaves.
+            RuntimeFailure: llama.cpp failed. Trees of this pass are forgotten, committed tokens stay.
+        """
+        for sequence, tree, _, _ in work:
+            self._check_room(sequence, len(tree))
+            if len(tree) > self.options.draft_tokens + 1:
+                raise ContextFull(f"a tree of {len(tree)} nodes; RuntimeOptions.draft_tokens allows {self.options.draft_tokens + 1}")
+        rows = self._run(work)
+        return self._scores(work, rows)
+
+    def commit(self, sequence: LlamaSequence, path: list[int]) -> None:
+        self._plan.commit(sequence, path)
+
+    def truncate(self, sequence: LlamaSequence, length: int) -> None:
+        self._plan.truncate(sequence, length)
+
+    def close(self) -> None:
+        self._finalizer()
+
+    def _check_room(self, sequence: LlamaSequence, count: int) -> None:
+        if not self._finalizer.alive:
+            raise RuntimeFailure("this model was closed")
+        if sequence.length + count > self.options.ctx:
+            raise ContextFull(
+                f"{sequence.length + count} tokens don't fit into the context of {self.options.ctx}; raise --ctx"
+            )
+
+    def _run(self, work: list[Work]) -> list[list[int]]:
+        """Decode the new nodes of all trees; returns for each item the nodes whose rows came out, in order."""
+        batch, wants_hidden = self._batch, any(item.hidden for item in work)
+        batch.clear()
+        rows = []
+        try:
+            for sequence, tree, wanted, _ in work:
+                start = len(sequence.owners)
+                seq_ids = self._plan.place(sequence, tree)
+                depths = tree.depths()
+                outputs = range(start, len(tree)) if wanted is None else wanted
+                chosen = set(outputs)
+                for node, ids in enumerate(seq_ids, start):
+                    batch.add(tree.tokens[node], sequence.length + depths[node], ids, wants_hidden or node in chosen)
+                rows.append([node for node in range(start, len(tree)) if node in chosen])
+            self._set_hidden(wants_hidden)
+            self._decode()
+        except BaseException:
+            for sequence, *_ in work:
+                self._plan.truncate(sequence, sequence.length)
+            raise
+        return rows
+
+    def _set_hidden(self, wanted: bool) -> None:
+        if wanted != self._hidden:
+            self._llama.llama_set_embeddings(self._context, wanted)
+            self._hidden = wanted
+
+    def _decode(self) -> None:
+        status = self._llama.llama_decode(self._context, self._batch.struct)
+        if status == _NO_SLOT:
+            raise ContextFull("llama.cpp's cache has no room for these tokens; raise --ctx")
+        if status == _ABORTED:
+            raise RuntimeFailure("the pass was aborted")
+        if status != 0:
+            raise RuntimeFailure(f"llama.cpp failed on a batch of {self._batch.count} tokens: {LOG.complaint()}")
+
+    def _scores(self, work: list[Work], rows: list[list[int]]) -> list[Scores]:
+        outputs = self._batch.outputs
+        if not outputs:
+            empty = np.empty((0, self.vocabulary.size), np.float32)
+            return [Scores(empty, None) for _ in work]
+        logits = np.ctypeslib.as_array(self._llama.llama_get_logits(self._context), (outputs, self.vocabulary.size))
+        hidden = None
+        if self._hidden:
+            hidden = np.ctypeslib.as_array(self._llama.llama_get_embeddings(self._context), (outputs, self.width))
+        if len(work) == 1 and outputs == len(rows[0]):
+            return [Scores(logits, hidden if work[0].hidden else None)]
+        return self._split(work, rows, logits, hidden)
+
+    def _split(
+        self, work: list[Work], rows: list[list[int]], logits: np.ndarray, hidden: np.ndarray | None
+    ) -> list[Scores]:
+        """Cut the pass's outputs into one `Scores` for each item; with hidden states every node has a row."""
+        scores, position = [], 0
+        for item, wanted in zip(work, rows, strict=True):
+            if hidden is None:
+                index: slice | np.ndarray = slice(position, position + len(wanted))
+                position += len(wanted)
+            else:
+                first = len(item.tree) - self._batch.counts[len(scores)]
+                index = np.array(wanted, np.int64) - first + position
+                position += self._batch.counts[len(scores)]
+            scores.append(Scores(logits[index], hidden[index] if hidden is not None and item.hidden else None))
+        return scores
+
+
+def _free(model: Any, context: Any) -> None:
+    llama().llama_free(context)
+    llama().llama_model_free(model)
+
+
+def _check_options(options: RuntimeOptions) -> None:
+    for name in ("ctx", "sequences", "draft_tokens", "branches", "batch"):
+        if getattr(options, name) < 1:
+            raise UsageError(f"{name} is {getattr(options, name)}; at least 1 is needed")
+    if options.threads is not None and options.threads < 1:
+        raise UsageError(f"threads is {options.threads}; at least 1 is needed")
+    if options.cache_type not in CACHE_TYPES:
+        raise UsageError(f"cache type {options.cache_type!r} is unknown; choose from {', '.join(CACHE_TYPES)}")
+    if options.split_mode not in SPLIT_MODES:
+        raise UsageError(f"split mode {options.split_mode!r} is unknown; choose from {', '.join(SPLIT_MODES)}")
+    if options.sequences * options.branches > llama().llama_max_parallel_sequences():
+        raise UsageError(f"{options.sequences} sequences of {options.branches} branches are more than llama.cpp can hold")
+
+
+def _model_params(options: RuntimeOptions) -> Any:
+    library = llama()
+    params = library.llama_model_default_params()
+    params.n_gpu_layers = options.gpu_layers
+    params.split_mode = SPLIT_MODES.index(options.split_mode)
+    params.main_gpu = options.main_gpu
+    if options.mmap is not None:
+        params.load_mode = library.LLAMA_LOAD_MODE_MMAP if options.mmap else library.LLAMA_LOAD_MODE_NONE
+    return params
+
+
+def _context_params(options: RuntimeOptions) -> Any:
+    library = llama()
+    params = library.llama_context_default_params()
+    threads = options.threads or default_threads()
+    params.n_ctx = options.ctx * options.sequences
+    params.n_batch = params.n_ubatch = max(options.batch, options.draft_tokens + 1)
+    params.n_seq_max = options.sequences * options.branches
+    # without this, room for the logits of a whole prefill chunk is reserved: 300 MB for a vocabulary of 150,000
+    params.n_outputs_max = options.sequences * (options.draft_tokens + 1)
+    params.n_threads = params.n_threads_batch = threads
+    params.type_k = params.type_v = getattr(library, f"GGML_TYPE_{options.cache_type.upper()}")
+    params.pooling_type = library.LLAMA_POOLING_TYPE_NONE
+    if options.flash_attention is not None:
+        params.flash_attn_type = int(options.flash_attention)
+    params.kv_unified = True  # cells that belong to several sequences, which trees need
+    params.swa_full = True  # a cache that drops what slid out of the window can't be rewound
+    params.no_perf = True
+    return params
