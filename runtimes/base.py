@@ -91,11 +91,20 @@ class Scores(NamedTuple):
 class Vocabulary(Protocol):
     """Tokens of a model, and text to and from them."""
 
-    @property
-    def size(self) -> int: ...
+    size: int
+    bos: int | None
+    """The token that begins a text, where the model has one."""
+
     @property
     def end_tokens(self) -> frozenset[int]:
         """Tokens that end an answer."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for vocabularies whose tokens are equal, id by id."""
+
+    def text(self, token: int) -> str:
+        """The token as it stands in the vocabulary."""
 
     def encode(self, text: str, *, special: bool, add_bos: bool) -> list[int]:
         """Tokens of a text. `special`: whether text like `<|im_end|>` becomes the control token of that name."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -56,12 +55,18 @@ class LlamaCpp:
 
     @classmethod
     def load(
-        cls, path: Path, options: RuntimeOptions, progress: Callable[[float], None] | None = None
+        cls,
+        path: Path,
+        options: RuntimeOptions,
+        progress: Callable[[float], None] | None = None,
+        *,
+        repack: bool = True,
     ) -> LlamaCpp:
         """Load a GGUF.
 
         Args:
             progress: called with the loaded share, 0 to 1.
+            repack: let llama.cpp rearrange the weights for this CPU, which takes a while and pays when they are used.
 
         Raises:
             UsageError: an option out of range.
@@ -73,7 +78,7 @@ class LlamaCpp:
         library = llama()
         report = library.llama_progress_callback(lambda share, _: progress is None or progress(share) is None)
         params = _model_params(options)
-        params.progress_callback = report
+        params.progress_callback, params.use_extra_bufts = report, repack
         model = library.llama_model_load_from_file(str(path).encode(), params)
         if not model:
             raise ModelFileError(f"{path}: llama.cpp can't load it: {LOG.complaint()}")
@@ -164,20 +169,20 @@ class LlamaCpp:
             )
 
     def _run(self, work: list[Work]) -> list[list[int]]:
-        """Decode the new nodes of all trees; returns for each item the nodes whose rows came out, in order."""
+        """Decode the new nodes of all trees; returns for each item where its wanted rows lie in the pass's output."""
         batch, wants_hidden = self._batch, any(item.hidden for item in work)
         batch.clear()
-        rows = []
+        rows: list[list[int]] = []
         try:
             for sequence, tree, wanted, _ in work:
-                start = len(sequence.owners)
-                seq_ids = self._plan.place(sequence, tree)
-                depths = tree.depths()
-                outputs = range(start, len(tree)) if wanted is None else wanted
-                chosen = set(outputs)
-                for node, ids in enumerate(seq_ids, start):
+                start, depths = len(sequence.owners), tree.depths()
+                chosen = set(range(len(tree)) if wanted is None else wanted)
+                rows.append([])
+                for node, ids in enumerate(self._plan.place(sequence, tree), start):
+                    if node in chosen:
+                        rows[-1].append(batch.outputs)
+                    # with hidden states on, llama.cpp gives a row for every token whether asked or not
                     batch.add(tree.tokens[node], sequence.length + depths[node], ids, wants_hidden or node in chosen)
-                rows.append([node for node in range(start, len(tree)) if node in chosen])
             self._set_hidden(wants_hidden)
             self._decode()
         except BaseException:
@@ -203,30 +208,18 @@ class LlamaCpp:
     def _scores(self, work: list[Work], rows: list[list[int]]) -> list[Scores]:
         outputs = self._batch.outputs
         if not outputs:
-            empty = np.empty((0, self.vocabulary.size), np.float32)
-            return [Scores(empty, None) for _ in work]
+            return [Scores(np.empty((0, self.vocabulary.size), np.float32), None) for _ in work]
         logits = np.ctypeslib.as_array(self._llama.llama_get_logits(self._context), (outputs, self.vocabulary.size))
         hidden = None
         if self._hidden:
             hidden = np.ctypeslib.as_array(self._llama.llama_get_embeddings(self._context), (outputs, self.width))
-        if len(work) == 1 and outputs == len(rows[0]):
-            return [Scores(logits, hidden if work[0].hidden else None)]
-        return self._split(work, rows, logits, hidden)
-
-    def _split(
-        self, work: list[Work], rows: list[list[int]], logits: np.ndarray, hidden: np.ndarray | None
-    ) -> list[Scores]:
-        """Cut the pass's outputs into one `Scores` for each item; with hidden states every node has a row."""
-        scores, position = [], 0
-        for item, wanted in zip(work, rows, strict=True):
-            if hidden is None:
-                index: slice | np.ndarray = slice(position, position + len(wanted))
-                position += len(wanted)
+        scores = []
+        for item, index in zip(work, rows, strict=True):
+            states = hidden if item.hidden else None
+            if len(index) == outputs:
+                scores.append(Scores(logits, states))
             else:
-                first = len(item.tree) - self._batch.counts[len(scores)]
-                index = np.array(wanted, np.int64) - first + position
-                position += self._batch.counts[len(scores)]
-            scores.append(Scores(logits[index], hidden[index] if hidden is not None and item.hidden else None))
+                scores.append(Scores(logits[index], None if states is None else states[index]))
         return scores
 
 

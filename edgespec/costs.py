@@ -1,0 +1,100 @@
+"""t(n): what one forward pass over n tokens costs on this device, measured once and corrected by every step."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+
+from edgespec.models.cache import recall, remember
+from edgespec.runtimes.base import Runtime, Work
+from edgespec.runtimes.tree import TokenTree
+
+SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+_ROUNDS = 3
+_CONTEXT = 64
+_LEARNING = 0.1
+_TRUST = (0.25, 4.0)
+"""A single step corrects the curve as if it had taken at least and at most this many times what was expected."""
+
+
+class CostCurve:
+    """Seconds of a pass over n tokens.
+
+    Args:
+        seconds: measured time by n. Between the sizes it is interpolated, beyond the largest extended by its last slope.
+    """
+
+    def __init__(self, seconds: dict[int, float]) -> None:
+        if not seconds or any(n < 1 or not s > 0 for n, s in seconds.items()):
+            raise ValueError("a cost curve needs a positive time for at least one size")
+        self._sizes = np.array(sorted(seconds), np.float64)
+        # a pass over more tokens never costs less; a measurement that says so was disturbed
+        self._seconds = np.maximum.accumulate([seconds[int(n)] for n in self._sizes])
+        self._drift = 1.0
+        self._ratios: dict[int, float] = {}
+
+    def __call__(self, n: int) -> float:
+        """Seconds expected now for a pass over n tokens."""
+        return self._measured(n) * self._drift * self._ratios.get(n, 1.0)
+
+    def observe(self, n: int, seconds: float) -> None:
+        """Correct the curve by what a pass really took: for this n, and (a growing context, a busy machine) for all."""
+        measured, ratio = self._measured(n), self._ratios.get(n, 1.0)
+        surprise = min(max(seconds / (measured * self._drift * ratio), _TRUST[0]), _TRUST[1])
+        self._drift *= surprise ** (_LEARNING / 2)
+        self._ratios[n] = ratio * surprise ** (_LEARNING / 2)
+
+    def _measured(self, n: int) -> float:
+        sizes, seconds = self._sizes, self._seconds
+        if n <= sizes[-1] or len(sizes) == 1:
+            return float(np.interp(n, sizes, seconds)) * (n if len(sizes) == 1 else 1)
+        slope = (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2])
+        return float(seconds[-1] + slope * (n - sizes[-1]))
+
+
+def measured_curve(runtime: Runtime, sizes: tuple[int, ...] = SIZES, notify: Callable[[], None] | None = None) -> CostCurve:
+    """The curve of a runtime: remembered from an earlier run with the same model, device, threads and backend, or measured.
+
+    Args:
+        notify: called once before a measurement, which takes some tens of passes.
+    """
+    key = hashlib.sha256(f"{runtime.identity}|{sizes}".encode()).hexdigest()[:32]
+    known = recall("costs", key)
+    if known is not None:
+        try:
+            return CostCurve({int(n): float(s) for n, s in known["seconds"].items()})
+        except (KeyError, TypeError, ValueError, AttributeError):
+            pass  # damaged: measure again
+    if notify is not None:
+        notify()
+    seconds = measure(runtime, sizes)
+    remember("costs", key, {"runtime": runtime.identity, "seconds": seconds})
+    return CostCurve(seconds)
+
+
+def measure(runtime: Runtime, sizes: tuple[int, ...] = SIZES, rounds: int = _ROUNDS) -> dict[int, float]:
+    """Median seconds of a pass by number of tokens, sizes interleaved, on a sequence of its own.
+
+    Sizes that the runtime's context or tree can't hold are left out.
+    """
+    most = min(runtime.options.draft_tokens + 1, runtime.context_length - 1)
+    sizes = tuple(n for n in sizes if n <= most) or (1,)
+    sequence = runtime.open()
+    try:
+        # ordinary tokens, spread over the vocabulary; the same for each size
+        tokens = [int(t) for t in np.linspace(0, runtime.vocabulary.size - 1, _CONTEXT + max(sizes))]
+        runtime.prefill(sequence, tokens[: min(_CONTEXT, runtime.context_length - max(sizes))])
+        times: dict[int, list[float]] = {n: [] for n in sizes}
+        for round_ in range(-1, rounds):  # the first round only warms up
+            for n in sizes if round_ >= 0 else sizes[:2]:
+                started = time.perf_counter()
+                runtime.forward([Work(sequence, TokenTree.chain(tokens[-n:]))])
+                times[n] += [time.perf_counter() - started] if round_ >= 0 else []
+                runtime.truncate(sequence, sequence.length)
+        return {n: median(values) for n, values in times.items()}
+    finally:
+        runtime.release(sequence)

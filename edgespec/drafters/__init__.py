@@ -1,0 +1,1 @@
+"""Who drafts. A drafter is one file here and one line in `edgespec/strategies.py`."""

@@ -1,0 +1,248 @@
+"""A loaded model: what `edgespec.load` returns, and what the commands run on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from edgespec.models.errors import ModelFileError, UsageError
+from edgespec.models.gguf import GGUFHeader, read_header
+from edgespec.models.gguf_check import check_header
+from edgespec.models.manifest import Pack, open_pack
+from edgespec.models.registry import default_model_path
+from edgespec.runtimes import RUNTIMES, Runtime, RuntimeOptions, runtime_class
+from edgespec.runtimes.trial import ensure_tried
+
+from .controller import Controller
+from .costs import SIZES, CostCurve, measured_curve
+from .draft_length import ExpectedSpeed, FixedLength, LengthRule, RecentAcceptance
+from .events import Answer, Event
+from .options import GenerationOptions
+from .session import Session
+from .strategies import Parts, make_drafters
+from .templates import CHATML, ChatTemplate, Message
+
+DEFAULT_CONTEXT = 4096
+_DRAFT_SIZES = (1, 2, 16)
+Notify = Callable[[str], None]
+
+
+class Model:
+    """A target, its drafters, and one session. Made by `load`; closes as a context manager."""
+
+    def __init__(
+        self, runtime: Runtime, controller: Controller, strategy: str, header: GGUFHeader, template: ChatTemplate | None
+    ) -> None:
+        self.runtime, self.strategy, self.header, self.template = runtime, strategy, header, template
+        self._controller = controller
+        self._session = Session(runtime, controller, strategy)
+
+    def generate(self, prompt: str | Sequence[int], *, raw: bool = False, **options: Any) -> Iterator[Event]:
+        """Generate an answer to a prompt.
+
+        Args:
+            prompt: text, or tokens, which are taken as they are.
+            raw: continue the text instead of answering it: no chat template is applied.
+            **options: fields of `GenerationOptions` and `SamplingOptions`.
+
+        Returns:
+            Events as they become certain; the last one has `finish_reason` and `stats`.
+
+        Raises:
+            UsageError: a bad option or an empty prompt.
+            ContextFull: the prompt doesn't fit.
+        """
+        if not isinstance(prompt, str):
+            tokens = list(prompt)
+        elif raw or self.template is None:
+            tokens = self._encode(prompt, special=False)
+        else:
+            tokens = self._encode(self.template.render([{"role": "user", "content": prompt}]), special=True)
+        return self._session.generate(tokens, GenerationOptions.of(**options))
+
+    def converse(self, messages: Sequence[Message], **options: Any) -> Iterator[Event]:
+        """Generate the next message of a conversation; a model without a chat template gets ChatML."""
+        template = self.template or ChatTemplate(CHATML, "ChatML")
+        return self._session.generate(
+            self._encode(template.render(messages), special=True), GenerationOptions.of(**options)
+        )
+
+    def chat(self, messages: Sequence[Message], **options: Any) -> Answer:
+        """The next message of a conversation, whole."""
+        return collect(self.converse(messages, **options))
+
+    def complete(self, prompt: str | Sequence[int], **options: Any) -> Answer:
+        """The answer to a prompt, whole."""
+        return collect(self.generate(prompt, **options))
+
+    def _encode(self, text: str, *, special: bool) -> list[int]:
+        vocabulary = self.runtime.vocabulary
+        tokens = vocabulary.encode(text, special=special, add_bos=True)
+        return tokens or ([] if vocabulary.bos is None else [vocabulary.bos])
+
+    def close(self) -> None:
+        """Free the memory of target and draft."""
+        self._controller.close()
+        self.runtime.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+def collect(events: Iterator[Event]) -> Answer:
+    """The answer that events add up to."""
+    text, tokens = [], []
+    for event in events:
+        text.append(event.text)
+        tokens += event.tokens
+        if event.finish_reason is not None and event.stats is not None:
+            return Answer("".join(text), tuple(tokens), event.finish_reason, event.stats)
+    raise UsageError("the events were already consumed")
+
+
+def load(
+    model: str | Path | None = None,
+    *,
+    draft: str | Path | None = None,
+    strategy: str = "auto",
+    runtime: str = "auto",
+    ctx: int | None = None,
+    draft_length: str | int = "auto",
+    draft_branches: int = 1,
+    notify: Notify | None = None,
+    on_load: Callable[[float], None] | None = None,
+    **options: Any,
+) -> Model:
+    """Load a pack or a GGUF.
+
+    Args:
+        model: a pack folder or a GGUF file; None: the small default model.
+        draft: a GGUF that drafts for it, instead of the pack's own.
+        strategy: who drafts; see `edgespec.strategies.STRATEGIES`.
+        runtime: what runs it; see `edgespec.runtimes.RUNTIMES`.
+        ctx: tokens of prompt and answer together; None: 4096, or what the model was trained for where that is less.
+        draft_length: "auto" (expected tokens per second), "practice" (by recent acceptance) or a number.
+        draft_branches: leaves of a draft model's tree.
+        notify: called with one-line notices.
+        on_load: called with the loaded share of the target, 0 to 1.
+        **options: further fields of `RuntimeOptions`.
+
+    Raises:
+        UsageError: an option out of range.
+        ModelFileError: a file is missing, damaged, or not one that can be run.
+        VocabularyMismatch: the draft isn't for this target.
+    """
+    say = notify or (lambda _line: None)
+    rule_of = _length_rule(draft_length)
+    pack = _pack(model, draft)
+    header = vetted(pack.target)
+    settings = _runtime_options(ctx, header, options, say)
+    backend = runtime_class(_runtime_name(runtime))
+    target = backend.load(pack.target, settings, on_load)
+    try:
+        curves = _Curves(say)
+        draft_settings = dataclasses.replace(settings, branches=max(1, draft_branches))
+        load_draft = lambda: curves.load(backend, pack.draft, draft_settings)  # noqa: E731 - named where it is used
+        drafters = make_drafters(strategy, Parts(pack, target, load_draft, draft_branches))
+        needs_curve = draft_length == "auto" and drafters
+        curve = curves.of(target, SIZES) if needs_curve else None
+        controller = Controller(drafters, rule_of(curve), curve)
+        for name, seconds in curves.drafting.items():
+            controller.expect_drafting(name, seconds)
+        return Model(target, controller, strategy, header, _template(pack, header, target))
+    except BaseException:
+        target.close()
+        raise
+
+
+class _Curves:
+    """Measures step times, and says so once."""
+
+    def __init__(self, say: Notify) -> None:
+        self._say, self._said = say, False
+        self.drafting: dict[str, float] = {}
+
+    def of(self, runtime: Runtime, sizes: tuple[int, ...]) -> CostCurve:
+        return measured_curve(runtime, sizes, self._announce)
+
+    def load(self, backend: type[Runtime], path: Path | None, options: RuntimeOptions) -> tuple[Runtime, CostCurve]:
+        assert path is not None
+        header = vetted(path)
+        trained = header.hyperparameter("context_length") or options.ctx
+        draft = backend.load(path, dataclasses.replace(options, ctx=min(options.ctx, max(1, int(trained)))))
+        curve = self.of(draft, _DRAFT_SIZES)
+        self.drafting["draft"] = curve(1)
+        return draft, curve
+
+    def _announce(self) -> None:
+        if not self._said:
+            self._say("measuring what steps cost on this machine (once for each model)")
+            self._said = True
+
+
+def vetted(path: Path) -> GGUFHeader:
+    """The header of a model file that passed the checks and the trial in a child process."""
+    header = read_header(path)
+    check_header(header)
+    ensure_tried(header)
+    return header
+
+
+def _pack(model: str | Path | None, draft: str | Path | None) -> Pack:
+    pack = open_pack(Path(model).expanduser() if model is not None else default_model_path())
+    if draft is None:
+        return pack
+    draft_path = Path(draft).expanduser()
+    if draft_path.is_dir():
+        raise ModelFileError(f"{draft_path}: a draft is a GGUF file, not a folder")
+    return dataclasses.replace(pack, draft=draft_path)
+
+
+def _runtime_name(name: str) -> str:
+    if name != "auto" and name not in RUNTIMES:
+        raise UsageError(f"runtime {name!r} is unknown; choose from auto, {', '.join(RUNTIMES)}")
+    return next(iter(RUNTIMES)) if name == "auto" else name
+
+
+def _runtime_options(ctx: int | None, header: GGUFHeader, options: dict[str, Any], say: Notify) -> RuntimeOptions:
+    unknown = options.keys() - set(RuntimeOptions.__slots__)
+    if unknown:
+        raise UsageError(f"unknown option {sorted(unknown)[0]!r}")
+    trained = int(header.hyperparameter("context_length") or DEFAULT_CONTEXT)
+    if ctx is None:
+        ctx = max(1, min(DEFAULT_CONTEXT, trained))
+    elif ctx > trained:
+        say(f"{header.path.name} was trained for a context of {trained}; with {ctx} its answers may get worse")
+    return RuntimeOptions(ctx=ctx, **options)
+
+
+def _length_rule(draft_length: str | int) -> Callable[[CostCurve | None], LengthRule]:
+    if draft_length == "auto":
+        # without drafters there is no curve, and nothing to choose a length for
+        return lambda curve: ExpectedSpeed(curve) if curve else FixedLength(0)
+    if draft_length == "practice":
+        return lambda _curve: RecentAcceptance()
+    try:
+        length = int(draft_length)
+    except ValueError:
+        length = -1
+    if not 1 <= length <= RuntimeOptions().draft_tokens:
+        raise UsageError(f"draft length {draft_length!r} must be auto, practice, or a number from 1 to 32")
+    return lambda _curve: FixedLength(length)
+
+
+def _template(pack: Pack, header: GGUFHeader, runtime: Runtime) -> ChatTemplate | None:
+    source = pack.template or header.metadata.get("tokenizer.chat_template")
+    if not isinstance(source, str) or not source.strip():
+        return None
+    vocabulary = runtime.vocabulary
+    texts = [
+        vocabulary.text(t) if isinstance(t, int) and 0 <= t < vocabulary.size else ""
+        for t in (header.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos"))
+    ]
+    return ChatTemplate(source, str(header.path), *texts)

@@ -1,0 +1,234 @@
+"""From logits to the distribution that the next token is drawn from: small functions of arrays, composed.
+
+Order, as in llama.cpp: logit bias and penalties, then top-k, typical-p, top-p, min-p, and last the temperature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from edgespec.models.errors import UsageError
+
+MAX_PENALTY_WINDOW = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How the next token is chosen.
+
+    Attributes:
+        temperature: 0 takes the most likely token (greedy); filters then have no effect, penalties and bias do.
+        top_k: keep the k most likely tokens; 0: off.
+        top_p: keep the most likely tokens that reach this mass (1904.09751); 1: off.
+        min_p: keep tokens at least this fraction as likely as the likeliest (2407.01082); 0: off.
+        typical_p: keep the tokens nearest to the expected information that reach this mass (2202.00666); 1: off.
+        repetition_penalty: divides positive and multiplies negative logits of recent tokens (1909.05858); 1: off.
+        presence_penalty: subtracted once from the logits of recent tokens.
+        frequency_penalty: subtracted for each time that a recent token occurred.
+        penalty_window: how many last tokens, prompt included, count as recent.
+        logit_bias: added to the logits of these tokens.
+        seed: makes the draws repeatable; None: different each time.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalty_window: int = 64
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        self._require("temperature", 0 <= self.temperature < math.inf, "0 or more")
+        self._require("top_k", self.top_k >= 0, "0 (off) or more")
+        self._require("top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
+        self._require("min_p", 0 <= self.min_p <= 1, "from 0 to 1")
+        self._require("typical_p", 0 < self.typical_p <= 1, "above 0 and at most 1")
+        self._require("repetition_penalty", 0 < self.repetition_penalty < math.inf, "above 0")
+        self._require("presence_penalty", math.isfinite(self.presence_penalty), "a finite number")
+        self._require("frequency_penalty", math.isfinite(self.frequency_penalty), "a finite number")
+        self._require("penalty_window", 0 <= self.penalty_window <= MAX_PENALTY_WINDOW, "from 0 to 65536")
+        self._require("seed", self.seed is None or self.seed >= 0, "0 or more")
+        for token, bias in self.logit_bias.items():
+            if token < 0 or math.isnan(bias) or bias == math.inf:
+                raise UsageError(f"logit_bias: {bias} for token {token}; a token id and a number below infinity are needed")
+
+    def _require(self, name: str, holds: bool, wanted: str) -> None:
+        if not holds:
+            raise UsageError(f"{name} is {getattr(self, name)}; it must be {wanted}")
+
+
+class Candidates(NamedTuple):
+    """Tokens still in the running and their logits; both of shape (candidates,)."""
+
+    tokens: np.ndarray
+    logits: np.ndarray
+
+    def keep(self, chosen: np.ndarray) -> Candidates:
+        return Candidates(self.tokens[chosen], self.logits[chosen])
+
+
+Adjust = Callable[[np.ndarray, Sequence[int]], None]
+"""Changes float64 logits (vocabulary,) in place, given the tokens before them."""
+Filter = Callable[[Candidates], Candidates]
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities of float64 logits (n,). Logits of minus infinity get exactly 0."""
+    weights = np.exp(logits - logits.max())
+    return np.asarray(weights / weights.sum())
+
+
+def bias(biases: Mapping[int, float]) -> Adjust:
+    tokens = np.fromiter(biases.keys(), np.int64)
+    values = np.fromiter(biases.values(), np.float64)
+
+    def adjust(logits: np.ndarray, _history: Sequence[int]) -> None:
+        logits[tokens] += values
+
+    return adjust
+
+
+def penalties(repetition: float, presence: float, frequency: float, window: int) -> Adjust:
+    def adjust(logits: np.ndarray, history: Sequence[int]) -> None:
+        if not window or not history:
+            return
+        tokens, counts = np.unique(np.asarray(history[-window:], np.int64), return_counts=True)
+        values = logits[tokens]
+        values = np.where(values > 0, values / repetition, values * repetition)
+        logits[tokens] = values - presence - frequency * counts
+
+    return adjust
+
+
+def top_k(k: int) -> Filter:
+    def keep(candidates: Candidates) -> Candidates:
+        if len(candidates.tokens) <= k:
+            return candidates
+        return candidates.keep(np.argpartition(candidates.logits, -k)[-k:])
+
+    return keep
+
+
+def top_p(mass: float) -> Filter:
+    def keep(candidates: Candidates) -> Candidates:
+        probabilities = softmax(candidates.logits)
+        # what is left out here has less than 1 - mass together, so the wanted set lies within and less is sorted
+        likely = np.flatnonzero(probabilities >= (1 - mass) / len(probabilities))
+        order = likely[np.argsort(-probabilities[likely], kind="stable")]
+        return candidates.keep(_reaching(order, probabilities, mass))
+
+    return keep
+
+
+def typical_p(mass: float) -> Filter:
+    def keep(candidates: Candidates) -> Candidates:
+        probabilities = softmax(candidates.logits)
+        with np.errstate(divide="ignore"):
+            surprise = -np.log(probabilities)
+        entropy = float(np.sum(probabilities[probabilities > 0] * surprise[probabilities > 0]))
+        order = np.argsort(np.abs(surprise - entropy), kind="stable")
+        return candidates.keep(_reaching(order, probabilities, mass))
+
+    return keep
+
+
+def min_p(fraction: float) -> Filter:
+    def keep(candidates: Candidates) -> Candidates:
+        return candidates.keep(candidates.logits >= candidates.logits.max() + math.log(fraction))
+
+    return keep
+
+
+def temper(temperature: float) -> Filter:
+    def scale(candidates: Candidates) -> Candidates:
+        # the maximum is taken out first: divided by a tiny temperature, a logit can pass the largest float
+        return Candidates(candidates.tokens, (candidates.logits - candidates.logits.max()) / temperature)
+
+    return scale
+
+
+def _reaching(order: np.ndarray, probabilities: np.ndarray, mass: float) -> np.ndarray:
+    """The shortest beginning of `order` whose probabilities sum to `mass`; at least one."""
+    count = int(np.searchsorted(np.cumsum(probabilities[order]), mass)) + 1
+    return order[:count]
+
+
+class Sampler:
+    """The composed functions for one set of options."""
+
+    def __init__(self, options: SamplingOptions) -> None:
+        self.options = options
+        self.greedy = options.temperature == 0
+        self._adjusts = _adjusts(options)
+        self._filters = [] if self.greedy else _filters(options)
+        self.window = options.penalty_window if _penalised(options) else 0
+        """How many tokens of history `distribution` and `best` look at."""
+        self.plain = not self._adjusts
+        """Whether `best` is simply the largest logit."""
+
+    def distribution(self, logits: np.ndarray, history: Sequence[int]) -> np.ndarray:
+        """p of the next token, float64 (vocabulary,), for logits (vocabulary,) after the tokens of `history`."""
+        adjusted = self.adjusted(logits, history)
+        candidates = Candidates(np.arange(len(adjusted)), adjusted)
+        for apply in self._filters:
+            candidates = apply(candidates)
+        p = np.zeros(len(adjusted))
+        p[candidates.tokens] = softmax(candidates.logits)
+        return p
+
+    def best(self, logits: np.ndarray, history: Sequence[int]) -> int:
+        """The most likely next token."""
+        return int((logits if self.plain else self.adjusted(logits, history)).argmax())
+
+    def adjusted(self, logits: np.ndarray, history: Sequence[int]) -> np.ndarray:
+        """Logits after bias and penalties: a float64 copy."""
+        adjusted = logits.astype(np.float64)
+        for adjust in self._adjusts:
+            adjust(adjusted, history)
+        return adjusted
+
+
+def draw(p: np.ndarray, rng: np.random.Generator) -> int:
+    """A token drawn from p, float64 (vocabulary,), which need not sum to exactly 1."""
+    tokens = np.flatnonzero(p)
+    cumulative = np.cumsum(p[tokens])
+    index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+    return int(tokens[min(index, len(tokens) - 1)])
+
+
+def _penalised(options: SamplingOptions) -> bool:
+    return options.repetition_penalty != 1 or options.presence_penalty != 0 or options.frequency_penalty != 0
+
+
+def _adjusts(options: SamplingOptions) -> list[Adjust]:
+    adjusts = [bias(options.logit_bias)] if options.logit_bias else []
+    if _penalised(options):
+        adjusts.append(
+            penalties(
+                options.repetition_penalty, options.presence_penalty, options.frequency_penalty, options.penalty_window
+            )
+        )
+    return adjusts
+
+
+def _filters(options: SamplingOptions) -> list[Filter]:
+    filters: list[Filter] = []
+    if options.top_k:
+        filters.append(top_k(options.top_k))
+    if options.typical_p < 1:
+        filters.append(typical_p(options.typical_p))
+    if options.top_p < 1:
+        filters.append(top_p(options.top_p))
+    if options.min_p > 0:
+        filters.append(min_p(options.min_p))
+    return [*filters, temper(options.temperature)]

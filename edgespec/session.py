@@ -1,0 +1,211 @@
+"""One sequence of a loaded model and the answers generated on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edgespec.models.errors import ContextFull, UsageError
+from edgespec.runtimes.base import Runtime
+from edgespec.runtimes.memory import peak_memory_bytes
+
+from .controller import Controller
+from .drafters.base import Context
+from .drafters.draft_model import common_prefix
+from .engine import Step, decode
+from .events import Event, FinishReason, Stats
+from .options import GenerationOptions
+from .sampling import Sampler
+from .text import TextStream
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts of one answer while it grows."""
+
+    prompt: int
+    cached: int = 0
+    started: float = field(default_factory=time.perf_counter)
+    prefilled: float = 0.0
+    first_token: float = 0.0
+    completion: int = 0
+    passes: int = 0
+    drafted: int = 0
+    accepted: int = 0
+
+    def count(self, step: Step) -> None:
+        self.first_token = self.first_token or time.perf_counter()
+        self.completion += len(step.tokens)
+        self.passes += 1
+        self.drafted += step.drafted
+        self.accepted += min(step.accepted, len(step.tokens))
+
+    def stats(self, strategy: str, runtime: str) -> Stats:
+        now = time.perf_counter()
+        seconds = now - (self.prefilled or now)
+        return Stats(
+            strategy=strategy,
+            runtime=runtime,
+            prompt_tokens=self.prompt,
+            cached_tokens=self.cached,
+            completion_tokens=self.completion,
+            target_passes=self.passes,
+            drafted_tokens=self.drafted,
+            accepted_tokens=self.accepted,
+            tokens_per_second=self.completion / seconds if seconds > 0 else 0.0,
+            time_to_first_token_s=(self.first_token or now) - self.started,
+            peak_memory_bytes=peak_memory_bytes(),
+        )
+
+
+class _Interruption:
+    """Says when to stop before the end, and why."""
+
+    def __init__(self, options: GenerationOptions, started: float) -> None:
+        self._cancel = options.cancel
+        self._end = None if options.deadline_s is None else started + options.deadline_s
+        self.reason: FinishReason | None = None
+
+    def __call__(self) -> bool:
+        if self._cancel is not None and self._cancel.is_set():
+            self.reason = "cancelled"
+        elif self._end is not None and time.perf_counter() >= self._end:
+            self.reason = "deadline"
+        return self.reason is not None
+
+
+class _Transcript:
+    """Turns tokens into events of whole characters."""
+
+    def __init__(self, stream: TextStream) -> None:
+        self._stream = stream
+        self._waiting: list[int] = []
+        self.last: int | None = None
+
+    @property
+    def stopped(self) -> bool:
+        return self._stream.stopped
+
+    def take(self, step: Step) -> list[Event]:
+        """Events for a step's tokens; those after a stop string are removed from `step.tokens`."""
+        events = []
+        for index, token in enumerate(step.tokens):
+            self._waiting.append(token)
+            self.last = token
+            text = self._stream.feed(token)
+            if text:
+                events.append(Event(text, tuple(self._waiting), drafted=index < step.accepted))
+                self._waiting.clear()
+            if self.stopped:
+                del step.tokens[index + 1 :]
+                break
+        return events
+
+    def finish(self, reason: FinishReason, stats: Stats) -> Event:
+        return Event(self._stream.flush(), tuple(self._waiting), finish_reason=reason, stats=stats)
+
+
+class Session:
+    """Generates answers on one sequence. What two prompts have in common at their beginning is computed once.
+
+    Args:
+        strategy: only for the statistics.
+    """
+
+    def __init__(self, runtime: Runtime, controller: Controller, strategy: str) -> None:
+        self._runtime, self._controller, self._strategy = runtime, controller, strategy
+        self._sequence = runtime.open()
+        self._tokens: list[int] = []
+        """What the cache holds, and perhaps more."""
+        self._busy = False
+
+    def generate(self, prompt: Sequence[int], options: GenerationOptions) -> Iterator[Event]:
+        """Events of one answer; the last one carries the reason of its end and the statistics.
+
+        Raises:
+            ContextFull: the prompt doesn't fit.
+            UsageError: an empty prompt, or another answer of this session is being generated.
+        """
+        self._check(prompt, options)
+        return self._events(list(prompt), options, _Tally(len(prompt)))
+
+    def _check(self, prompt: Sequence[int], options: GenerationOptions) -> None:
+        size, room = self._runtime.vocabulary.size, self._runtime.context_length
+        if not prompt:
+            raise UsageError("the prompt is empty")
+        if any(not 0 <= token < size for token in prompt):
+            raise UsageError(f"the prompt holds a token outside the vocabulary of {size}")
+        if any(token >= size for token in options.sampling.logit_bias):
+            raise UsageError(f"logit_bias names a token outside the vocabulary of {size}")
+        if len(prompt) > room:
+            raise ContextFull(
+                f"the prompt has {len(prompt)} tokens and the context holds {room}; shorten it or raise --ctx"
+            )
+
+    def _events(self, prompt: list[int], options: GenerationOptions, tally: _Tally) -> Iterator[Event]:
+        if self._busy:
+            raise UsageError("this model is generating another answer; finish or close that one first")
+        self._busy = True
+        interruption = _Interruption(options, tally.started)
+        transcript = _Transcript(TextStream(self._runtime.vocabulary.piece, options.stop))
+        try:
+            for step in self._steps(prompt, options, tally, interruption):
+                offered = len(step.tokens)
+                events = transcript.take(step)
+                tally.count(step)
+                if len(step.tokens) < offered:  # what comes after a stop string was never said
+                    del self._tokens[len(self._tokens) - offered + len(step.tokens) :]
+                yield from events
+                if transcript.stopped:
+                    break
+            ended = transcript.stopped or transcript.last in self._runtime.vocabulary.end_tokens
+            reason: FinishReason = "stop" if ended else interruption.reason or "length"
+            yield transcript.finish(reason, tally.stats(self._strategy, self._runtime.name))
+        finally:
+            self._busy = False
+
+    def _steps(
+        self, prompt: list[int], options: GenerationOptions, tally: _Tally, interruption: _Interruption
+    ) -> Iterator[Step]:
+        """Prefill, then the loop."""
+        if options.max_tokens == 0 or not self._prefill(prompt, options, tally, interruption):
+            return
+        tally.prefilled = time.perf_counter()
+        sampling = options.sampling
+        vocabulary = self._runtime.vocabulary
+        predicted = vocabulary.encode(options.prediction, special=False, add_bos=False) if options.prediction else []
+        context = Context(
+            self._tokens, len(prompt), Sampler(sampling), np.random.default_rng(sampling.seed), tuple(predicted)
+        )
+        yield from decode(
+            self._runtime, self._sequence, context, self._controller,
+            limit=self._runtime.context_length if options.max_tokens is None else options.max_tokens,
+            end_tokens=vocabulary.end_tokens, stop=interruption,
+        )  # fmt: skip
+
+    def _prefill(
+        self, prompt: list[int], options: GenerationOptions, tally: _Tally, interruption: _Interruption
+    ) -> bool:
+        """Bring the cache to the prompt without its last token; False where it was interrupted."""
+        runtime = self._runtime
+        keep = common_prefix(self._tokens[: self._sequence.length], prompt[:-1])
+        if keep < self._sequence.length and not runtime.can_rewind:
+            keep = 0
+        runtime.truncate(self._sequence, keep)
+        self._tokens, tally.cached = prompt, keep
+        wanted, report = len(prompt) - 1, options.on_prefill
+
+        def interrupted() -> bool:
+            if report is not None:
+                report(self._sequence.length, wanted)
+            return interruption()
+
+        if interruption():
+            return False
+        runtime.prefill(self._sequence, prompt[keep:-1], interrupted)
+        if report is not None:
+            report(self._sequence.length, wanted)
+        return self._sequence.length == wanted

@@ -1,0 +1,71 @@
+"""Names of strategies, and the drafters behind them. A new strategy is one file in `drafters/` and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edgespec.models.errors import UsageError
+from edgespec.models.manifest import Pack
+from edgespec.runtimes.base import Runtime
+
+from .costs import CostCurve
+from .drafters.base import Drafter
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What drafters are made from."""
+
+    pack: Pack
+    target: Runtime
+    load_draft: Callable[[], tuple[Runtime, CostCurve]]
+    """Loads the pack's draft model and measures it."""
+    draft_branches: int
+
+
+def _lookup(parts: Parts) -> Drafter | None:
+    from .drafters.lookup import Lookup
+
+    return Lookup()
+
+
+def _draft(parts: Parts) -> Drafter | None:
+    if parts.pack.draft is None:
+        return None
+    from .drafters.draft_model import DraftModel
+    from .vocabularies import differing_tokens
+
+    runtime, curve = parts.load_draft()
+    try:
+        excluded = differing_tokens(parts.target.vocabulary, runtime.vocabulary)
+        return DraftModel(runtime, parts.target.vocabulary.size, excluded, curve, parts.draft_branches)
+    except BaseException:
+        runtime.close()
+        raise
+
+
+DRAFTERS: dict[str, Callable[[Parts], Drafter | None]] = {"lookup": _lookup, "draft": _draft}
+"""Strategy -> its drafter, or None where the pack lacks what it needs."""
+
+STRATEGIES = ("auto", "plain", *DRAFTERS)
+_MISSING = {"draft": "strategy draft needs a draft model; give one with --draft FILE, or a pack that holds one"}
+
+
+def make_drafters(strategy: str, parts: Parts) -> list[Drafter]:
+    """The drafters that a strategy runs with; `auto`: all that the pack allows.
+
+    Raises:
+        UsageError: an unknown strategy, or one that the pack or the model can't run.
+    """
+    if strategy not in STRATEGIES:
+        raise UsageError(f"strategy {strategy!r} is unknown; choose from {', '.join(STRATEGIES)}")
+    if strategy == "plain" or (strategy == "auto" and not parts.target.can_rewind):
+        return []
+    if not parts.target.can_rewind:
+        raise UsageError(f"strategy {strategy}: this model's state can't be rewound after a refused draft; use plain")
+    drafters = [make(parts) for name, make in DRAFTERS.items() if strategy in ("auto", name)]
+    found = [drafter for drafter in drafters if drafter is not None]
+    if not found:
+        raise UsageError(_MISSING[strategy])
+    return found

@@ -1,0 +1,31 @@
+"""Whether a draft speaks its target's language: vocabularies compared token by token."""
+
+from __future__ import annotations
+
+from edgespec.models.errors import VocabularyMismatch
+from edgespec.runtimes.base import Vocabulary
+
+_HARMLESS_SHARE = 0.01
+_SHOWN = 3
+
+
+def differing_tokens(target: Vocabulary, draft: Vocabulary) -> frozenset[int]:
+    """Tokens that the two know under one id but with different texts; never to be drafted.
+
+    A few are harmless (reserved or control tokens that a fine-tune renamed), and so are vocabularies of different
+    lengths, which padding makes.
+
+    Raises:
+        VocabularyMismatch: more than one token in a hundred differs; names the first ones.
+    """
+    if target.fingerprint == draft.fingerprint:
+        return frozenset()
+    shared = min(target.size, draft.size)
+    different = [t for t in range(shared) if target.text(t) != draft.text(t)]
+    if len(different) > _HARMLESS_SHARE * shared:
+        examples = ", ".join(f"{t}: {target.text(t)!r} and {draft.text(t)!r}" for t in different[:_SHOWN])
+        raise VocabularyMismatch(
+            f"the draft's vocabulary isn't the target's: {len(different)} of {shared} tokens differ ({examples}); "
+            "choose a draft of the same model family"
+        )
+    return frozenset(different)

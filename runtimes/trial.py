@@ -1,0 +1,102 @@
+"""A first trial of a model file in a child process, since llama.cpp can abort the whole process on a bad one.
+
+The child loads the file, tokenizes text that holds every byte, and decodes once. Its death or silence becomes a
+one-line error here. A file that passed is remembered by the digest of its header, which is what decides how llama.cpp
+walks through it; its weights are only multiplied.
+
+Run as `python -m edgespec.runtimes.trial FILE`, it is that child.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from edgespec.models.cache import recall, remember
+from edgespec.models.errors import EdgespecError, ModelFileError
+from edgespec.models.gguf import GGUFHeader
+
+_BASE_SECONDS = 60
+_BYTES_PER_SECOND = 50 << 20
+"""A slow disk. A trial that takes longer than reading the file from it, and a minute, hangs."""
+
+
+def ensure_tried(header: GGUFHeader) -> None:
+    """Try a checked file in a child process unless the same one passed before.
+
+    Raises:
+        ModelFileError: it failed, crashed the child, or hung.
+    """
+    from .llama_library import version
+
+    key = hashlib.sha256(f"{header.digest}|{version()}".encode()).hexdigest()[:32]
+    if recall("trials", key) == "passed":
+        return
+    command = [sys.executable, "-m", __name__, str(header.path)]
+    timeout = _BASE_SECONDS + header.file_size / _BYTES_PER_SECOND
+    try:
+        result = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ModelFileError(f"{header.path}: llama.cpp hangs on it; the file is damaged or not for this version") from None
+    if result.returncode == 1:
+        raise ModelFileError(result.stderr.strip() or f"{header.path}: llama.cpp can't run it")
+    if result.returncode:
+        raise ModelFileError(
+            f"{header.path}: llama.cpp crashes on it ({_last_words(result.stderr, result.returncode)}); "
+            "the file is damaged or not for this version"
+        )
+    remember("trials", key, "passed")
+
+
+def _last_words(stderr: str, code: int) -> str:
+    """The most telling line of a crash: the exception or assertion, not the backtrace."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if any(word in line for word in ("what():", "GGML_ASSERT", "error", "Error"))]
+    return (telling or [f"signal {-code}" if code < 0 else f"exit code {code}"])[0][:160]
+
+
+def _trial(path: Path) -> None:
+    """Everything that a run will do first, once."""
+    import dataclasses
+
+    from .base import RuntimeOptions, Work
+    from .llamacpp import LlamaCpp
+    from .tree import TokenTree
+
+    options = dataclasses.replace(RuntimeOptions(), ctx=256, batch=64, gpu_layers=0)
+    runtime = LlamaCpp.load(path, options, repack=False)
+    vocabulary = runtime.vocabulary
+    every_character = "".join(map(chr, range(1, 0x180))) + " Привет 你好 🙂 <|end|> </s> [INST]"
+    for special in (False, True):
+        tokens = vocabulary.encode(f"Hello, world! {every_character}", special=special, add_bos=True)
+    for token in [*range(min(256, vocabulary.size)), *tokens, *vocabulary.end_tokens]:
+        vocabulary.piece(token)
+    sequence = runtime.open()
+    (scores,) = runtime.forward([Work(sequence, TokenTree.chain([tokens[0], tokens[-1]]))])
+    if not (abs(scores.logits) < float("inf")).all():
+        raise ModelFileError(f"{path}: its logits aren't finite; the weights are damaged")
+    runtime.close()
+
+
+def main() -> int:
+    """The child's entry."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, ValueError, OSError):
+        pass
+    try:
+        _trial(Path(sys.argv[1]))
+    except EdgespecError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
