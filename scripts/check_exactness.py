@@ -1,0 +1,108 @@
+"""Does speculation change what a model says? Greedy answers of each strategy against plain, on real models.
+
+A first difference is excused only as a near-tie: both continuations are computed again in passes of 1 to 9 tokens, and
+their logits must be no further apart than the backend's own noise between those sizes.
+
+    python -m scripts.check_exactness MODEL [--draft FILE] [--prompts 200] [--tokens 128]
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+import numpy as np
+
+import edgespec
+from edgespec.model import Model
+from edgespec.runtimes import Runtime, RuntimeOptions, TokenTree, Work, runtime_class
+
+from .prompts import mixed
+
+_SIZES = range(1, 10)
+
+
+def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
+    """The first place where two answers differ; None where they don't."""
+    if a == b:
+        return None
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def gaps(runtime: Runtime, prefix: list[int], first: int, second: int) -> np.ndarray:
+    """logit(first) - logit(second) after `prefix`, with its end computed in passes of 1 to 9 tokens."""
+    values = []
+    for size in _SIZES:
+        sequence = runtime.open()
+        runtime.prefill(sequence, prefix[:-size])
+        (scores,) = runtime.forward([Work(sequence, TokenTree.chain(prefix[-size:]))])
+        values.append(float(scores.logits[-1][first] - scores.logits[-1][second]))
+        runtime.release(sequence)
+    return np.array(values)
+
+
+def near_tie(values: np.ndarray) -> bool:
+    """Whether the gap is within the backend's noise: smaller than its spread between pass sizes."""
+    return bool(np.abs(values).min() <= np.ptp(values))
+
+
+def prompt_tokens(model: Model, text: str) -> list[int]:
+    assert model.template is not None
+    return model.runtime.vocabulary.encode(
+        model.template.render([{"role": "user", "content": text}]), special=True, add_bos=True
+    )
+
+
+@click.command(help=__doc__)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--draft", type=click.Path(path_type=Path))
+@click.option("--strategies", default="lookup,draft")
+@click.option("--prompts", default=200)
+@click.option("--tokens", default=128)
+@click.option("--length", default="4", help="Draft length: auto, practice or a number.")
+@click.option("--branches", default=1)
+def main(
+    model: Path, draft: Path | None, strategies: str, prompts: int, tokens: int, length: str, branches: int
+) -> None:
+    questions = mixed(prompts)
+    plain, times = {}, Counter[str]()
+    for strategy in ["plain", *strategies.split(",")]:
+        counts = Counter[str]()
+        with edgespec.load(
+            model, draft=draft if strategy in ("draft", "auto") else None, strategy=strategy, draft_length=length,
+            draft_branches=branches, ctx=2048,
+        ) as loaded:  # fmt: skip
+            checker = None
+            for question in questions:
+                started = time.perf_counter()
+                answer = loaded.complete(question, max_tokens=tokens)
+                times[strategy] += time.perf_counter() - started
+                counts["drafted"] += answer.stats.drafted_tokens
+                counts["accepted"] += answer.stats.accepted_tokens
+                if strategy == "plain":
+                    plain[question] = answer.tokens
+                    continue
+                at = first_difference(plain[question], answer.tokens)
+                if at is None:
+                    counts["identical"] += 1
+                    continue
+                checker = checker or runtime_class("llamacpp").load(model, RuntimeOptions(ctx=2048))
+                pair = [(*t, -1)[at] for t in (plain[question], answer.tokens)]
+                values = gaps(checker, prompt_tokens(loaded, question) + list(answer.tokens[:at]), *pair)
+                verdict = "near-tie" if near_tie(values) else "DIFFERENT"
+                counts[verdict] += 1
+                click.echo(f"  {verdict} at token {at}: gap {values.min():+.3f} to {values.max():+.3f}: {question[:60]}")
+            if checker is not None:
+                checker.close()
+        if strategy != "plain":
+            click.echo(
+                f"{strategy}: {counts['identical']} of {prompts} identical, {counts['near-tie']} near-ties, "
+                f"{counts['DIFFERENT']} different; {counts['accepted']} of {counts['drafted']} draft tokens accepted; "
+                f"{times[strategy]:.0f} s against {times['plain']:.0f} s plain"
+            )
+
+
+if __name__ == "__main__":
+    main()
