@@ -1,0 +1,97 @@
+"""The entry point: finds commands when they are asked for, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from edgespec import __version__
+
+COMMANDS = {
+    "chat": "Talk with a model.",
+    "generate": "Answer one prompt.",
+    "info": "Show versions, devices, memory and CPU features.",
+}
+"""Command -> its one-line help. Each is `command` in the module of its name, imported when it is run."""
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module when the command is used: `edgespec --help` loads none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"edgespec.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="edgespec")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Run local language models faster, without changing what they say."""
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    debug = "--debug" in sys.argv[1:]
+    try:
+        status = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+    except BaseException as error:
+        if debug and not isinstance(error, (SystemExit, click.exceptions.Exit)):
+            raise
+        status = _report(error)
+    _leave(status if isinstance(status, int) else 0)
+
+
+def _report(error: BaseException) -> int:
+    """Print an error as a person should see it; returns the exit code."""
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        click.echo("interrupted", err=True)
+        return 130
+    if isinstance(error, BrokenPipeError):  # the reader of our output went away, as `| head` does
+        return 0
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    from edgespec.models.errors import EdgespecError, UsageError
+
+    if isinstance(error, EdgespecError):
+        click.echo(f"Error: {error}", err=True)
+        return 2 if isinstance(error, UsageError) else 1
+    if isinstance(error, MemoryError):
+        click.echo("Error: out of memory; try a smaller --ctx or a smaller model", err=True)
+        return 1
+    if isinstance(error, OSError):
+        click.echo(f"Error: {error.filename or ''}: {error.strerror or error}".replace(": :", ":"), err=True)
+        return 1
+    click.echo(f"Error: {type(error).__name__}: {error}. This is a bug; --debug shows where.", err=True)
+    return 1
+
+
+def _leave(status: int) -> None:
+    try:
+        sys.stdout.flush()
+    except (BrokenPipeError, ValueError):
+        # Python would complain once more while it shuts down
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Options that several commands share, and how they become a loaded model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from edgespec.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from edgespec.model import Model
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _apply(options: list[Callable[[Any], Any]], command: _Command) -> _Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+class _GpuLayers(click.ParamType):
+    name = "N|auto|all"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if value in ("auto", "all"):
+            return -1
+        if value.isdecimal():
+            return int(value)
+        self.fail(f"{value!r} is not a number, 'auto' or 'all'", param, ctx)
+
+
+def _path(**limits: Any) -> click.Path:
+    return click.Path(path_type=Path, **limits)
+
+
+def model_options(command: _Command) -> _Command:
+    """MODEL and how to load it."""
+    return _apply(
+        [
+            click.argument("model", required=False, type=_path()),
+            click.option("--draft", type=_path(), help="GGUF of a smaller model with the same vocabulary, to draft."),
+            click.option("--strategy", type=click.Choice(STRATEGIES), default="auto", show_default=True,
+                         help="Who drafts. auto: whatever is expected to be fastest, plain decoding included."),
+            click.option("--draft-length", default="auto", show_default=True, metavar="auto|practice|N",
+                         help="Tokens to draft: by expected speed, by recent acceptance, or always N."),
+            click.option("--draft-branches", type=click.IntRange(1, 16), default=1, show_default=True,
+                         help="Leaves of a draft model's tree; 1 drafts a chain."),
+            click.option("--runtime", type=click.Choice(["auto", "llamacpp"]), default="auto", show_default=True,
+                         help="What runs the model."),
+            click.option("--ctx", type=click.IntRange(1), help="Tokens of prompt and answer together. [default: 4096]"),
+            click.option("--threads", type=click.IntRange(1), help="CPU threads. [default: one a core]"),
+            click.option("--gpu-layers", type=_GpuLayers(), default="auto", show_default=True,
+                         help="Layers kept on a GPU, where llama-cpp-python was built for one."),
+            click.option("--split-mode", type=click.Choice(["none", "layer", "row"]), default="layer", show_default=True,
+                         help="How several GPUs share a model."),
+            click.option("--cache-type", default="f16", show_default=True,
+                         type=click.Choice(["f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]),
+                         help="Type of the KV cache; smaller ones save memory and change answers a little."),
+            click.option("--flash-attention/--no-flash-attention", default=None, help="[default: llama.cpp decides]"),
+            click.option("--mmap/--no-mmap", default=None, help="Map weights from the file. [default: llama.cpp decides]"),
+        ],
+        command,
+    )  # fmt: skip
+
+
+def sampling_options(temperature: float, top_k: int = 0, top_p: float = 1.0) -> Callable[[_Command], _Command]:
+    """How the next token is chosen, with a command's own defaults."""
+    number = click.FLOAT
+
+    def decorate(command: _Command) -> _Command:
+        return _apply(
+            [
+                click.option("-n", "--max-tokens", type=click.IntRange(0),
+                             help="At most so many tokens. [default: until the answer ends]"),
+                click.option("--temperature", type=click.FloatRange(0), default=temperature, show_default=True,
+                             help="0 takes the likeliest token each time."),
+                click.option("--top-k", type=click.IntRange(0), default=top_k, show_default=True, help="0: off."),
+                click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=top_p, show_default=True,
+                             help="1: off."),
+                click.option("--min-p", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="0: off."),
+                click.option("--typical-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+                             help="1: off."),
+                click.option("--repetition-penalty", type=click.FloatRange(0, min_open=True), default=1.0,
+                             show_default=True, help="1: off."),
+                click.option("--presence-penalty", type=number, default=0.0, show_default=True),
+                click.option("--frequency-penalty", type=number, default=0.0, show_default=True),
+                click.option("--seed", type=click.IntRange(0), help="Makes draws repeatable."),
+                click.option("--stop", multiple=True, help="Text that ends the answer; may be given several times."),
+            ],
+            command,
+        )  # fmt: skip
+
+    return decorate
+
+
+_LOADING = (
+    "draft", "strategy", "draft_length", "draft_branches", "runtime", "ctx", "threads", "gpu_layers", "split_mode",
+    "cache_type", "flash_attention", "mmap",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def loaded(model: Path | None, options: dict[str, Any]) -> Iterator[Model]:
+    """The model that the shared options describe; takes them out of `options`, what is left is for generating."""
+    # loading numpy and llama.cpp takes half a second, which `--help` and usage errors shouldn't
+    from edgespec.model import load
+
+    loading = {name: options.pop(name) for name in _LOADING}
+    with load(model, **loading, notify=lambda line: click.echo(f"note: {line}", err=True)) as result:
+        yield result
