@@ -1,9 +1,9 @@
 """Exact speculative decoding for local language models.
 
-    import edgespec
-    model = edgespec.load("model.gguf")
-    for event in model.generate("Why is the sky blue?", max_tokens=128):
-        print(event.text, end="")
+import edgespec
+model = edgespec.load("model.gguf")
+for event in model.generate("Why is the sky blue?", max_tokens=128):
+    print(event.text, end="")
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .events import Answer, Event
     from .model import Model, load
-    from .models.errors import ContextFull, EdgespecError, ModelFileError, RuntimeFailure, UsageError, VocabularyMismatch
+    from .models.errors import (
+        ContextFull,
+        EdgespecError,
+        ModelFileError,
+        RuntimeFailure,
+        UsageError,
+        VocabularyMismatch,
+    )
     from .options import GenerationOptions
 
 __version__ = "0.1.0"

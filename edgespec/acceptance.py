@@ -69,7 +69,8 @@ def accept_sampled(
     """
     children, path = tree.children(), [0]
     while True:
-        left, tried, accepted = p[path[-1]], [], None
+        left, accepted = p[path[-1]], None
+        tried: list[int] = []
         for child in children[path[-1]]:
             token = tree.tokens[child]
             proposal = _without(q[child], [] if replacement else tried)
@@ -83,9 +84,7 @@ def accept_sampled(
         path.append(accepted)
 
 
-def try_token(
-    token: int, p: np.ndarray, q: np.ndarray | None, rng: np.random.Generator
-) -> tuple[bool, np.ndarray]:
+def try_token(token: int, p: np.ndarray, q: np.ndarray | None, rng: np.random.Generator) -> tuple[bool, np.ndarray]:
     """Accept `token` with min(1, p / q); returns whether, and the p that the next try or draw works with.
 
     Leviathan et al., section 2.3. A q of None stands for one-hot at `token`.

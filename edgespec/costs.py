@@ -25,7 +25,7 @@ class CostCurve:
     """Seconds of a pass over n tokens.
 
     Args:
-        seconds: measured time by n. Between the sizes it is interpolated, beyond the largest extended by its last slope.
+        seconds: measured time by n. Between the sizes it is interpolated, beyond them extended by the last slope.
     """
 
     def __init__(self, seconds: dict[int, float]) -> None:
@@ -56,8 +56,10 @@ class CostCurve:
         return float(seconds[-1] + slope * (n - sizes[-1]))
 
 
-def measured_curve(runtime: Runtime, sizes: tuple[int, ...] = SIZES, notify: Callable[[], None] | None = None) -> CostCurve:
-    """The curve of a runtime: remembered from an earlier run with the same model, device, threads and backend, or measured.
+def measured_curve(
+    runtime: Runtime, sizes: tuple[int, ...] = SIZES, notify: Callable[[], None] | None = None
+) -> CostCurve:
+    """The curve of a runtime: measured, or remembered from a run with the same model, device, threads and backend.
 
     Args:
         notify: called once before a measurement, which takes some tens of passes.
@@ -81,8 +83,8 @@ def measure(runtime: Runtime, sizes: tuple[int, ...] = SIZES, rounds: int = _ROU
 
     Sizes that the runtime's context or tree can't hold are left out.
     """
-    most = min(runtime.options.draft_tokens + 1, runtime.context_length - 1)
-    sizes = tuple(n for n in sizes if n <= most) or (1,)
+    most = max(1, min(runtime.options.draft_tokens + 1, runtime.context_length - 1))
+    sizes = tuple(n for n in sizes if n <= most)
     sequence = runtime.open()
     try:
         # ordinary tokens, spread over the vocabulary; the same for each size

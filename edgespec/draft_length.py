@@ -27,8 +27,8 @@ class Record:
     def acceptance(self, depth: int) -> float:
         """Chance that the draft token at `depth` (0 is the first) is accepted, those above it being so.
 
-        A mean of what was seen and an expectation that weighs as much as two passes: at depth 0 the group's prior, below
-        it the depth above.
+        A mean of what was seen and an expectation that weighs as much as two passes: at depth 0 the group's prior,
+        below it the acceptance one depth up.
         """
         expected = self._prior
         for i in range(depth + 1):
@@ -86,8 +86,8 @@ class ExpectedSpeed:
     """The length that maximises expected tokens per second.
 
     A pass over a draft of n gives 1 + a_1 + a_1 a_2 + ... tokens (Leviathan et al. 2211.17192, equation 1, with an
-    acceptance for each depth) and takes t(n + 1) plus drafting. What a drafter needs once to be ready is shared out over
-    the passes that will profit from it.
+    acceptance for each depth) and takes t(n + 1) plus drafting. What a drafter needs once to be ready is
+    shared out over the passes that will profit from it.
     """
 
     def __init__(self, curve: CostCurve) -> None:

@@ -96,7 +96,8 @@ class Model:
 
 def collect(events: Iterator[Event]) -> Answer:
     """The answer that events add up to."""
-    text, tokens = [], []
+    text: list[str] = []
+    tokens: list[int] = []
     for event in events:
         text.append(event.text)
         tokens += event.tokens

@@ -39,8 +39,6 @@ class GenerationOptions:
             raise UsageError(f"max_tokens is {self.max_tokens}; it must be 0 or more")
         if self.deadline_s is not None and not self.deadline_s >= 0:
             raise UsageError(f"deadline_s is {self.deadline_s}; it must be 0 or more")
-        if isinstance(self.stop, str):
-            raise UsageError("stop is a string; a list of strings is needed")
 
     @classmethod
     def of(cls, **options: Any) -> GenerationOptions:
@@ -53,6 +51,7 @@ class GenerationOptions:
         unknown = options.keys() - set(SamplingOptions.__slots__)
         if unknown:
             raise UsageError(f"unknown option {sorted(unknown)[0]!r}")
-        if "stop" in own and not isinstance(own["stop"], str):
-            own["stop"] = tuple(own["stop"])
+        if isinstance(own.get("stop"), str):
+            raise UsageError("stop is one string; a list of strings is needed")
+        own["stop"] = tuple(own.get("stop") or ())
         return cls(sampling=SamplingOptions(**options), **own)

@@ -60,7 +60,9 @@ class SamplingOptions:
         self._require("seed", self.seed is None or self.seed >= 0, "0 or more")
         for token, bias in self.logit_bias.items():
             if token < 0 or math.isnan(bias) or bias == math.inf:
-                raise UsageError(f"logit_bias: {bias} for token {token}; a token id and a number below infinity are needed")
+                raise UsageError(
+                    f"logit_bias: {bias} for token {token}; a token id and a number below infinity are needed"
+                )
 
     def _require(self, name: str, holds: bool, wanted: str) -> None:
         if not holds:

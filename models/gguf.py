@@ -39,7 +39,7 @@ class TensorType:
     size: int
 
 
-# ggml.h, enum ggml_type, with the block sizes of ggml-common.h. Types removed from ggml (4, 5, 31-33, 36-38) are absent.
+# ggml.h, enum ggml_type, with the block sizes of ggml-common.h. Types that ggml removed are absent.
 TENSOR_TYPES: dict[int, TensorType] = {
     number: TensorType(name, block, size)
     for number, name, block, size in [

@@ -60,10 +60,11 @@ def _check_tokenizer(header: GGUFHeader) -> None:
 
 def _check_special_ids(header: GGUFHeader, size: int) -> None:
     for key, value in header.metadata.items():
-        if key.startswith("tokenizer.ggml.") and key.endswith("_token_id"):
-            # 0xFFFFFFFF stands for "none" in files of some converters
-            if not isinstance(value, int) or not (-1 <= value < size or value == 0xFFFFFFFF):
-                raise ModelFileError(f"{header.path}: {key} is {value!r}, outside the vocabulary of {size} tokens")
+        if not (key.startswith("tokenizer.ggml.") and key.endswith("_token_id")):
+            continue
+        # 0xFFFFFFFF stands for "none" in files of some converters
+        if not isinstance(value, int) or not (-1 <= value < size or value == 0xFFFFFFFF):
+            raise ModelFileError(f"{header.path}: {key} is {value!r}, outside the vocabulary of {size} tokens")
 
 
 def _check_merges(header: GGUFHeader) -> None:

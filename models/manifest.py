@@ -83,7 +83,9 @@ def _load_json(path: Path) -> Any:
             raise ModelFileError(f"{path}: larger than {MAX_MANIFEST_BYTES >> 20} MiB, so not a manifest")
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise ModelFileError(f"{path.parent}: is a folder without {MANIFEST_NAME}; name a GGUF file or a pack") from None
+        raise ModelFileError(
+            f"{path.parent}: is a folder without {MANIFEST_NAME}; name a GGUF file or a pack"
+        ) from None
     except OSError as error:
         raise ModelFileError(f"{path}: can't be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
@@ -118,5 +120,7 @@ def _checked_file(manifest: Path, entry: dict[str, str]) -> PackFile:
     if not path.is_file():
         raise ModelFileError(f"{manifest}: file {name!r} is missing from the pack; make or copy it again")
     if sha256_of(path) != entry["sha256"]:
-        raise ModelFileError(f"{path}: its SHA-256 differs from the one in {MANIFEST_NAME}; make or copy the pack again")
+        raise ModelFileError(
+            f"{path}: its SHA-256 differs from the one in {MANIFEST_NAME}; make or copy the pack again"
+        )
     return PackFile(path, entry["sha256"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from .base import Runtime, RuntimeOptions, Scores, Sequence, TokenTree, Vocabulary, Work
+from .base import Runtime, RuntimeOptions, Scores, Sequence, Vocabulary, Work
+from .tree import TokenTree
 
 RUNTIMES = {"llamacpp": "edgespec.runtimes.llamacpp:LlamaCpp"}
 """Name on the command line -> module and class."""
@@ -17,4 +18,14 @@ def runtime_class(name: str) -> type[Runtime]:
     return found
 
 
-__all__ = ["RUNTIMES", "Runtime", "RuntimeOptions", "Scores", "Sequence", "TokenTree", "Vocabulary", "Work", "runtime_class"]
+__all__ = [
+    "RUNTIMES",
+    "Runtime",
+    "RuntimeOptions",
+    "Scores",
+    "Sequence",
+    "TokenTree",
+    "Vocabulary",
+    "Work",
+    "runtime_class",
+]

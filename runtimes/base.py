@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -64,11 +64,12 @@ class Work(NamedTuple):
     committed since), its first nodes are in the cache already and only the new ones are computed.
 
     Attributes:
+        sequence: one that this runtime opened.
         rows: nodes whose logits are wanted; None: all nodes that are computed.
         hidden: whether the final hidden states of those nodes are wanted too.
     """
 
-    sequence: Sequence
+    sequence: Any
     tree: TokenTree
     rows: tuple[int, ...] | None = None
     hidden: bool = False

@@ -117,7 +117,10 @@ class CellPlan:
         if tree is None or not path:
             self.truncate(sequence, old)
             return
-        if any(parent != above for parent, above in zip(map(tree.parents.__getitem__, path), [NO_PARENT, *path], strict=False)):
+        if any(
+            parent != above
+            for parent, above in zip(map(tree.parents.__getitem__, path), [NO_PARENT, *path], strict=False)
+        ):
             raise ValueError(f"{path} isn't a path from the top of the tree")
         new = old + len(path)
         owner, own = sequence.owners[path[-1]], sequence.seq_id

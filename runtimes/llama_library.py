@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,8 @@ class _Log:
 
 
 LOG = _Log()
+_KEPT: list[Any] = []
+"""Callbacks handed to llama.cpp, which keeps only their address: the objects must live as long as the process."""
 
 
 @cache
@@ -51,16 +54,18 @@ def llama() -> ModuleType:
         RuntimeFailure: not installed, or without the calls that token trees need.
     """
     try:
-        import llama_cpp.llama_cpp as library
+        library = import_module("llama_cpp.llama_cpp")
     except Exception as error:  # a broken build fails in many ways: ImportError, OSError, RuntimeError
         raise RuntimeFailure(
             f"llama-cpp-python can't be loaded ({error}); install it with: pip install llama-cpp-python"
         ) from error
     missing = [name for name in _NEEDED if not hasattr(library, name)]
     if missing or not hasattr(library.llama_context_params, "kv_unified"):
-        raise RuntimeFailure(f"this llama-cpp-python lacks {', '.join(missing) or 'kv_unified'}; 0.3.36 or newer is needed")
+        raise RuntimeFailure(
+            f"this llama-cpp-python lacks {', '.join(missing) or 'kv_unified'}; 0.3.36 or newer is needed"
+        )
     callback = library.llama_log_callback(LOG)
-    library.edgespec_log_callback = callback  # llama.cpp keeps only the pointer: the object must live as long
+    _KEPT.append(callback)
     library.llama_log_set(callback, ctypes.c_void_p(0))
     library.llama_backend_init()
     return library

@@ -33,7 +33,9 @@ class LlamaVocabulary:
     @cached_property
     def end_tokens(self) -> frozenset[int]:
         # only control tokens can end an answer; asking for each of 150,000 tokens takes a tenth of a second
-        special = np.arange(self.size) if self._types is None else np.flatnonzero(~np.isin(self._types, (_NORMAL, _BYTE)))
+        special = (
+            np.arange(self.size) if self._types is None else np.flatnonzero(~np.isin(self._types, (_NORMAL, _BYTE)))
+        )
         named = {self._llama.llama_vocab_eos(self._vocab), self._llama.llama_vocab_eot(self._vocab)} - {-1}
         return frozenset(t for t in {*map(int, special), *named} if self._llama.llama_vocab_is_eog(self._vocab, t))
 

@@ -1,4 +1,4 @@
-"""The llama.cpp runtime, through llama-cpp-python's low-level interface. CPU, CUDA and Metal differ only in the build."""
+"""The llama.cpp runtime, through llama-cpp-python's low-level interface. Only its build differs for CUDA and Metal."""
 
 from __future__ import annotations
 
@@ -147,7 +147,9 @@ class LlamaCpp:
         for sequence, tree, _, _ in work:
             self._check_room(sequence, len(tree))
             if len(tree) > self.options.draft_tokens + 1:
-                raise ContextFull(f"a tree of {len(tree)} nodes; RuntimeOptions.draft_tokens allows {self.options.draft_tokens + 1}")
+                raise ContextFull(
+                    f"a tree of {len(tree)} nodes; RuntimeOptions.draft_tokens allows {self.options.draft_tokens + 1}"
+                )
         rows = self._run(work)
         return self._scores(work, rows)
 
@@ -239,7 +241,9 @@ def _check_options(options: RuntimeOptions) -> None:
     if options.split_mode not in SPLIT_MODES:
         raise UsageError(f"split mode {options.split_mode!r} is unknown; choose from {', '.join(SPLIT_MODES)}")
     if options.sequences * options.branches > llama().llama_max_parallel_sequences():
-        raise UsageError(f"{options.sequences} sequences of {options.branches} branches are more than llama.cpp can hold")
+        raise UsageError(
+            f"{options.sequences} sequences of {options.branches} branches are more than llama.cpp can hold"
+        )
 
 
 def _model_params(options: RuntimeOptions) -> Any:

@@ -38,10 +38,18 @@ def ensure_tried(header: GGUFHeader) -> None:
     timeout = _BASE_SECONDS + header.file_size / _BYTES_PER_SECOND
     try:
         result = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ModelFileError(f"{header.path}: llama.cpp hangs on it; the file is damaged or not for this version") from None
+        raise ModelFileError(
+            f"{header.path}: llama.cpp hangs on it; the file is damaged or not for this version"
+        ) from None
     if result.returncode == 1:
         raise ModelFileError(result.stderr.strip() or f"{header.path}: llama.cpp can't run it")
     if result.returncode:

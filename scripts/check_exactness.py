@@ -9,7 +9,7 @@ their logits must be no further apart than the backend's own noise between those
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import click
@@ -67,7 +67,8 @@ def main(
     model: Path, draft: Path | None, strategies: str, prompts: int, tokens: int, length: str, branches: int
 ) -> None:
     questions = mixed(prompts)
-    plain, times = {}, Counter[str]()
+    plain: dict[str, tuple[int, ...]] = {}
+    times: defaultdict[str, float] = defaultdict(float)
     for strategy in ["plain", *strategies.split(",")]:
         counts = Counter[str]()
         with edgespec.load(
@@ -93,7 +94,9 @@ def main(
                 values = gaps(checker, prompt_tokens(loaded, question) + list(answer.tokens[:at]), *pair)
                 verdict = "near-tie" if near_tie(values) else "DIFFERENT"
                 counts[verdict] += 1
-                click.echo(f"  {verdict} at token {at}: gap {values.min():+.3f} to {values.max():+.3f}: {question[:60]}")
+                click.echo(
+                    f"  {verdict} at token {at}: gap {values.min():+.3f} to {values.max():+.3f}: {question[:60]}"
+                )
             if checker is not None:
                 checker.close()
         if strategy != "plain":

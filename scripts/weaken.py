@@ -1,6 +1,6 @@
 """Makes a weaker copy of a GGUF by leaving out layers: a draft with the same vocabulary that errs often.
 
-    python -m scripts.weaken MODEL OUT --drop 12,13,14
+python -m scripts.weaken MODEL OUT --drop 12,13,14
 """
 
 from __future__ import annotations

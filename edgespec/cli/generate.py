@@ -17,7 +17,9 @@ from .options import loaded, model_options, sampling_options
 @click.command("generate")
 @model_options
 @click.option("-p", "--prompt", help="The prompt.")
-@click.option("--file", type=click.Path(path_type=Path, allow_dash=True), help="Read the prompt from a file; - is standard input.")
+@click.option(
+    "--file", type=click.Path(path_type=Path, allow_dash=True), help="Read the prompt from a file; - is standard input."
+)
 @click.option("--raw", is_flag=True, help="Continue the text as it is, without the model's chat template.")
 @click.option("--deadline", "deadline_s", type=click.FloatRange(0), help="End the answer after so many seconds.")
 @click.option("--prediction", type=click.Path(path_type=Path), help="File with text that the answer will resemble.")
@@ -58,6 +60,8 @@ def _read(path: Path) -> str:
         data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: isn't UTF-8 text (byte {error.start} is 0x{data[error.start]:02x}); convert it first") from None
+        raise UsageError(
+            f"{name}: isn't UTF-8 text (byte {error.start} is 0x{data[error.start]:02x}); convert it first"
+        ) from None
     except OSError as error:
         raise UsageError(f"{name}: can't be read: {error.strerror or error}") from None

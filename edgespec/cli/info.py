@@ -25,7 +25,9 @@ def command(as_json: bool) -> None:
     click.echo(f"CPU         {', '.join(facts['cpu_features'])}; {facts['threads']} threads by default")
     for device in facts["devices"]:
         free, total = (device[key] / 2**30 for key in ("memory_free", "memory_total"))
-        click.echo(f"{device['name']:<11} {device['description']} ({device['kind']}), {free:.1f} of {total:.1f} GiB free")
+        click.echo(
+            f"{device['name']:<11} {device['description']} ({device['kind']}), {free:.1f} of {total:.1f} GiB free"
+        )
     click.echo(f"cache       {facts['cache']}")
 
 

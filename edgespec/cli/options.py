@@ -23,7 +23,7 @@ def _apply(options: list[Callable[[Any], Any]], command: _Command) -> _Command:
     return command
 
 
-class _GpuLayers(click.ParamType):
+class _GpuLayers(click.ParamType[int]):
     name = "N|auto|all"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -58,13 +58,14 @@ def model_options(command: _Command) -> _Command:
             click.option("--threads", type=click.IntRange(1), help="CPU threads. [default: one a core]"),
             click.option("--gpu-layers", type=_GpuLayers(), default="auto", show_default=True,
                          help="Layers kept on a GPU, where llama-cpp-python was built for one."),
-            click.option("--split-mode", type=click.Choice(["none", "layer", "row"]), default="layer", show_default=True,
-                         help="How several GPUs share a model."),
+            click.option("--split-mode", type=click.Choice(["none", "layer", "row"]), default="layer",
+                         show_default=True, help="How several GPUs share a model."),
             click.option("--cache-type", default="f16", show_default=True,
                          type=click.Choice(["f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]),
                          help="Type of the KV cache; smaller ones save memory and change answers a little."),
             click.option("--flash-attention/--no-flash-attention", default=None, help="[default: llama.cpp decides]"),
-            click.option("--mmap/--no-mmap", default=None, help="Map weights from the file. [default: llama.cpp decides]"),
+            click.option("--mmap/--no-mmap", default=None,
+                         help="Map weights from their file. [default: llama.cpp decides]"),
         ],
         command,
     )  # fmt: skip
