@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgespec.models.errors import ContextFull, ModelFileError, RuntimeFailure, UsageError
-from edgespec.models.gguf import GGUFHeader, read_header
+from edgespec.models.gguf import TENSOR_TYPES, GGUFHeader, read_header
 from edgespec.models.gguf_check import check_header
 
 from .base import CACHE_TYPES, SPLIT_MODES, RuntimeOptions, Scores, Work
@@ -22,6 +22,7 @@ from .llama_vocabulary import LlamaVocabulary
 from .tree import TokenTree
 
 _NO_SLOT, _ABORTED = 1, 2  # llama_decode's positive results
+_TYPE_NUMBERS = {kind.name.lower(): number for number, kind in TENSOR_TYPES.items()}
 
 
 class _Cells:
@@ -157,7 +158,8 @@ class LlamaCpp:
         self._plan.commit(sequence, path)
 
     def truncate(self, sequence: LlamaSequence, length: int) -> None:
-        self._plan.truncate(sequence, length)
+        if self._finalizer.alive:  # generators that are closed after their model still tidy up
+            self._plan.truncate(sequence, length)
 
     def close(self) -> None:
         self._finalizer()
@@ -267,7 +269,7 @@ def _context_params(options: RuntimeOptions) -> Any:
     # without this, room for the logits of a whole prefill chunk is reserved: 300 MB for a vocabulary of 150,000
     params.n_outputs_max = options.sequences * (options.draft_tokens + 1)
     params.n_threads = params.n_threads_batch = threads
-    params.type_k = params.type_v = getattr(library, f"GGML_TYPE_{options.cache_type.upper()}")
+    params.type_k = params.type_v = _TYPE_NUMBERS[options.cache_type]
     params.pooling_type = library.LLAMA_POOLING_TYPE_NONE
     if options.flash_attention is not None:
         params.flash_attn_type = int(options.flash_attention)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgespec.models.errors import ModelFileError, RuntimeFailure, UsageError
+from edgespec.runtimes import Runtime, RuntimeOptions, TokenTree, Work
+from edgespec.runtimes.llamacpp import LlamaCpp
+
+from .conformance import RuntimeConformance, full_logits
+
+
+class TestLlamaCpp(RuntimeConformance):
+    def load(self, path: Path, **options: Any) -> Runtime:
+        return LlamaCpp.load(path, RuntimeOptions(**options))
+
+
+@pytest.mark.parametrize("cache_type", ["f16", "f32", "bf16"])
+@pytest.mark.parametrize("flash_attention", [None, True, False])
+def test_cache_types_and_attention_kinds_load_and_run(
+    tiny: Path, cache_type: str, flash_attention: bool | None
+) -> None:
+    runtime = LlamaCpp.load(tiny, RuntimeOptions(ctx=64, cache_type=cache_type, flash_attention=flash_attention))
+    (scores,) = runtime.forward([Work(runtime.open(), TokenTree.chain([1, 2]))])
+    assert scores.logits.shape == (2, 1024)
+    runtime.close()
+
+
+def test_a_quantized_cache_gives_nearly_the_same_logits(smollm: Path) -> None:
+    tokens, rows = list(range(1000, 1040)), []
+    for cache_type in ("f16", "q8_0"):
+        runtime = LlamaCpp.load(smollm, RuntimeOptions(ctx=256, cache_type=cache_type))
+        rows.append(full_logits(runtime, tokens))
+        runtime.close()
+    assert 0 < np.abs(rows[0] - rows[1]).mean() < 0.05 * np.ptp(rows[0])
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_weights_load_with_and_without_mmap(tiny: Path, mmap: bool) -> None:
+    runtime = LlamaCpp.load(tiny, RuntimeOptions(ctx=64, mmap=mmap))
+    runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("ctx", 0), ("sequences", 0), ("branches", 0), ("batch", 0), ("draft_tokens", 0), ("threads", 0),
+     ("cache_type", "q3"), ("split_mode", "diagonal"), ("sequences", 1000)],
+)  # fmt: skip
+def test_options_out_of_range_are_named(tiny: Path, option: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=option.replace("_", ".")):
+        LlamaCpp.load(tiny, RuntimeOptions(**{option: value}))
+
+
+def test_a_cache_type_that_does_not_fit_the_heads_is_an_error(tiny: Path) -> None:
+    with pytest.raises(RuntimeFailure, match="context"):
+        LlamaCpp.load(tiny, RuntimeOptions(ctx=64, cache_type="q8_0"))
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"nothing\.gguf: no such file"):
+        LlamaCpp.load(tmp_path / "nothing.gguf", RuntimeOptions())
+
+
+def test_use_after_close_is_an_error_not_a_crash(tiny: Path) -> None:
+    runtime = LlamaCpp.load(tiny, RuntimeOptions(ctx=64))
+    sequence = runtime.open()
+    runtime.close()
+    with pytest.raises(RuntimeFailure, match="closed"):
+        runtime.forward([Work(sequence, TokenTree.chain([1]))])
+    runtime.truncate(sequence, 0)
+    runtime.release(sequence)
+
+
+def test_memory_is_freed_when_the_last_reference_goes(tiny: Path) -> None:
+    runtime = LlamaCpp.load(tiny, RuntimeOptions(ctx=64))
+    gone = weakref.ref(runtime)
+    del runtime
+    gc.collect()
+    assert gone() is None
+
+
+def test_progress_is_reported(tiny: Path) -> None:
+    shares: list[float] = []
+    LlamaCpp.load(tiny, RuntimeOptions(ctx=64), shares.append).close()
+    assert shares[-1] == 1.0
+
+
+def test_a_token_outside_the_vocabulary_fails_and_leaves_the_sequence_usable(tiny: Path) -> None:
+    runtime = LlamaCpp.load(tiny, RuntimeOptions(ctx=64))
+    sequence = runtime.open()
+    runtime.prefill(sequence, [1, 2, 3])
+    with pytest.raises(RuntimeFailure):
+        runtime.forward([Work(sequence, TokenTree.chain([5, 5000]))])
+    assert sequence.length == 3
+    runtime.forward([Work(sequence, TokenTree.chain([5, 6]))])
+    runtime.close()
+
+
+def test_identity_names_what_step_times_depend_on(tiny: Path, tiny_draft: Path) -> None:
+    identities = set()
+    for path, options in [
+        (tiny, RuntimeOptions(ctx=64, threads=1)), (tiny, RuntimeOptions(ctx=64, threads=2)),
+        (tiny_draft, RuntimeOptions(ctx=64, threads=1)), (tiny, RuntimeOptions(ctx=64, threads=1, cache_type="f32")),
+    ]:  # fmt: skip
+        runtime = LlamaCpp.load(path, options)
+        identities.add(runtime.identity)
+        runtime.close()
+    assert len(identities) == 4
