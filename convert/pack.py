@@ -10,7 +10,7 @@ from typing import Any
 
 from edgespec.models.digests import sha256_of
 from edgespec.models.errors import ModelFileError
-from edgespec.models.manifest import MANIFEST_NAME, validate_manifest
+from edgespec.models.manifest import MANIFEST_NAME, check_name, validate_manifest
 
 
 def write_pack(
@@ -48,6 +48,7 @@ def write_pack(
 def _place(source: Path, folder: Path) -> dict[str, str]:
     if not source.is_file():
         raise ModelFileError(f"{source}: no such file")
+    check_name(source.name, source)
     target = folder / source.name
     if target.exists():
         raise ModelFileError(f"{source}: a pack can't hold two files of this name; rename one")

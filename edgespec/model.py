@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from edgespec.runtimes.trial import ensure_tried
 from .controller import Controller
 from .costs import SIZES, CostCurve, measured_curve
 from .draft_length import ExpectedSpeed, FixedLength, LengthRule, RecentAcceptance
+from .drafters.draft_model import MAX_LENGTH
 from .events import Answer, Event
 from .options import GenerationOptions
 from .session import Session
@@ -128,7 +130,7 @@ def load(
         runtime: what runs it; see `edgespec.runtimes.RUNTIMES`.
         ctx: tokens of prompt and answer together; None: 4096, or what the model was trained for where that is less.
         draft_length: "auto" (expected tokens per second), "practice" (by recent acceptance) or a number.
-        draft_branches: leaves of a draft model's tree.
+        draft_branches: paths that a draft model's tree follows at once; 1: a chain.
         notify: called with one-line notices.
         on_load: called with the loaded share of the target, 0 to 1.
         **options: further fields of `RuntimeOptions`.
@@ -142,13 +144,13 @@ def load(
     rule_of = _length_rule(draft_length)
     pack = _pack(model, draft)
     header = vetted(pack.target)
+    options.setdefault("branches", MAX_LENGTH if draft_branches > 1 else 1)
     settings = _runtime_options(ctx, header, options, say)
     backend = runtime_class(_runtime_name(runtime))
     target = backend.load(pack.target, settings, on_load)
     try:
         curves = _Curves(say)
-        draft_settings = dataclasses.replace(settings, branches=max(1, draft_branches))
-        load_draft = lambda: curves.load(backend, pack.draft, draft_settings)  # noqa: E731 - named where it is used
+        load_draft = functools.partial(curves.load, backend, pack.draft, settings)
         drafters = make_drafters(strategy, Parts(pack, target, load_draft, draft_branches))
         needs_curve = draft_length == "auto" and drafters
         curve = curves.of(target, SIZES) if needs_curve else None

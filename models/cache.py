@@ -41,7 +41,7 @@ def recall(kind: str, key: str) -> Any:
     """A fact stored by `remember`, or None. A damaged or unreadable file counts as forgotten."""
     try:
         return json.loads((cache_folder() / kind / f"{key}.json").read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

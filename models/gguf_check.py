@@ -8,7 +8,6 @@ from .errors import ModelFileError
 from .gguf import GGUFHeader, StringArray
 
 TOKENIZER_KINDS = ("gpt2", "llama", "bert", "t5", "rwkv", "plamo2", "hybriddna")
-_TYPE_BYTE = 6  # llama_token_type LLAMA_TOKEN_TYPE_BYTE
 _COUNTS = ("block_count", "embedding_length", "attention.head_count", "context_length")
 
 
@@ -39,13 +38,15 @@ def _check_hyperparameters(header: GGUFHeader) -> None:
 
 def _check_tokenizer(header: GGUFHeader) -> None:
     kind = header.metadata.get("tokenizer.ggml.model")
-    if kind not in TOKENIZER_KINDS:
+    if not isinstance(kind, str) or kind not in TOKENIZER_KINDS:
         raise ModelFileError(f"{header.path}: tokenizer.ggml.model is {kind!r}; known are {', '.join(TOKENIZER_KINDS)}")
     tokens = header.metadata.get("tokenizer.ggml.tokens")
     if not isinstance(tokens, StringArray) or not len(tokens):
         raise ModelFileError(f"{header.path}: tokenizer.ggml.tokens is missing or empty")
     for name in ("scores", "token_type"):
         values = header.metadata.get(f"tokenizer.ggml.{name}")
+        if values is not None and not isinstance(values, np.ndarray):
+            raise ModelFileError(f"{header.path}: tokenizer.ggml.{name} isn't an array of numbers")
         if values is not None and len(values) != len(tokens):
             raise ModelFileError(
                 f"{header.path}: tokenizer.ggml.{name} has {len(values)} entries for {len(tokens)} tokens"
@@ -77,16 +78,18 @@ def _check_merges(header: GGUFHeader) -> None:
 
 
 def _check_byte_tokens(header: GGUFHeader) -> None:
-    """A SentencePiece vocabulary falls back to byte tokens; llama.cpp aborts where one is missing."""
-    types = header.metadata.get("tokenizer.ggml.token_type")
-    if isinstance(types, StringArray) or types is None:
+    """A SentencePiece vocabulary falls back to byte tokens; llama.cpp aborts where one is missing.
+
+    It looks for `<0x41>`, then for the raw byte itself, whatever type the token claims.
+    """
+    if not isinstance(header.metadata.get("tokenizer.ggml.token_type"), np.ndarray):
         raise ModelFileError(f"{header.path}: tokenizer.ggml.token_type is missing, which a 'llama' tokenizer needs")
-    if int(np.count_nonzero(types == _TYPE_BYTE)) < 256:
-        tokens = set(header.metadata["tokenizer.ggml.tokens"])
-        missing = [b for b in range(256) if f"<0x{b:02X}>" not in tokens and chr(b) not in tokens]
-        if missing:
+    tokens: StringArray = header.metadata["tokenizer.ggml.tokens"]
+    texts = {tokens.raw(i) for i in range(len(tokens))}
+    for byte in range(256):
+        if f"<0x{byte:02X}>".encode() not in texts and bytes([byte]) not in texts:
             raise ModelFileError(
-                f"{header.path}: a 'llama' tokenizer without the byte token <0x{missing[0]:02X}>; "
+                f"{header.path}: a 'llama' tokenizer without the byte token <0x{byte:02X}>; "
                 "tokenizer.ggml.model probably names the wrong kind"
             )
 

@@ -105,19 +105,41 @@ def validate_manifest(manifest: Any, path: Path) -> None:
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(manifest_schema())
-    error = next(iter(sorted(validator.iter_errors(manifest), key=lambda e: list(map(str, e.path)))), None)
-    if error is not None:
-        place = ".".join(map(str, error.absolute_path)) or "the manifest"
-        raise ModelFileError(f"{path}: {place}: {error.message[:200]}; make the pack again")
+    try:
+        errors = sorted(validator.iter_errors(manifest), key=lambda e: list(map(str, e.path)))
+    except RecursionError:
+        raise ModelFileError(f"{path}: is nested too deeply to be a manifest; make the pack again") from None
+    if errors:
+        place = ".".join(map(str, errors[0].absolute_path)) or "the manifest"
+        raise ModelFileError(f"{path}: {place}: {errors[0].message[:200]}; make the pack again")
+
+
+def check_name(name: str, manifest: Path) -> None:
+    """Refuse names that lead out of a pack's folder on any system, or that not every system can write.
+
+    Raises:
+        ModelFileError: names the file.
+    """
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.root or windows.drive or ".." in posix.parts + windows.parts:
+        raise ModelFileError(f"{manifest}: file {name!r} lies outside the pack, which isn't allowed")
+    if name == MANIFEST_NAME:
+        raise ModelFileError(f"{manifest}: a model file can't be called {MANIFEST_NAME}; rename it")
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ModelFileError(f"{manifest}: the file name {name!r} isn't UTF-8; rename it") from None
 
 
 def _checked_file(manifest: Path, entry: dict[str, str]) -> PackFile:
     name = entry["file"]
-    posix, windows = PurePosixPath(name), PureWindowsPath(name)
-    if posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in posix.parts + windows.parts:
-        raise ModelFileError(f"{manifest}: file {name!r} lies outside the pack, which isn't allowed")
+    check_name(name, manifest)
     path = manifest.parent / name
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except OSError:  # a name too long for this system
+        found = False
+    if not found:
         raise ModelFileError(f"{manifest}: file {name!r} is missing from the pack; make or copy it again")
     if sha256_of(path) != entry["sha256"]:
         raise ModelFileError(

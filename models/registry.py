@@ -12,6 +12,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +22,8 @@ from .errors import ModelFileError
 
 _CHUNK = 1 << 20
 _TIMEOUT_S = 20
+_FAILURES = (OSError, HTTPException, ModelFileError, subprocess.SubprocessError, zipfile.BadZipFile, KeyError)
+"""What a source that can't be reached, or gives something else, may raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def default_model_path(model: KnownModel = DEFAULT_MODEL) -> Path:
             with source(model) as stream:
                 _store(model, stream, path)
             return path
-        except (OSError, ModelFileError, subprocess.SubprocessError, zipfile.BadZipFile) as error:
+        except _FAILURES as error:
             failures.append(f"  {(source.__doc__ or '').strip()}: {error}")
     raise ModelFileError(
         f"the default model {model.name} isn't in {path.parent} and could not be fetched:\n"

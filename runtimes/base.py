@@ -13,7 +13,6 @@ from .tree import TokenTree
 
 CACHE_TYPES = ("f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 SPLIT_MODES = ("none", "layer", "row")
-MAX_BRANCHES = 16
 
 
 @dataclass(frozen=True, slots=True)

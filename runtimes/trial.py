@@ -1,8 +1,8 @@
 """A first trial of a model file in a child process, since llama.cpp can abort the whole process on a bad one.
 
 The child loads the file, tokenizes text that holds every byte, and decodes once. Its death or silence becomes a
-one-line error here. A file that passed is remembered by the digest of its header, which is what decides how llama.cpp
-walks through it; its weights are only multiplied.
+one-line error here. A file that passed is remembered by the digest of its header, which decides how llama.cpp walks through
+it, and by its time of change, since hashing gigabytes of weights at each start would take longer than loading them.
 
 Run as `python -m edgespec.runtimes.trial FILE`, it is that child.
 """
@@ -31,7 +31,8 @@ def ensure_tried(header: GGUFHeader) -> None:
     """
     from .llama_library import version
 
-    key = hashlib.sha256(f"{header.digest}|{version()}".encode()).hexdigest()[:32]
+    changed = header.path.stat().st_mtime_ns
+    key = hashlib.sha256(f"{header.digest}|{changed}|{version()}".encode()).hexdigest()[:32]
     if recall("trials", key) == "passed":
         return
     command = [sys.executable, "-m", __name__, str(header.path)]
@@ -78,7 +79,9 @@ def _trial(path: Path) -> None:
     options = dataclasses.replace(RuntimeOptions(), ctx=256, batch=64, gpu_layers=0)
     runtime = LlamaCpp.load(path, options, repack=False)
     vocabulary = runtime.vocabulary
-    every_character = "".join(map(chr, range(1, 0x180))) + " Привет 你好 🙂 <|end|> </s> [INST]"
+    # every byte that UTF-8 can hold, in and out of control tokens' neighbourhood
+    points = [*range(1, 0x180), *range(0x180, 0xD800, 251), *range(0xE000, 0x110000, 4099)]
+    every_character = "".join(map(chr, points)) + " <|end|> </s> [INST]"
     for special in (False, True):
         tokens = vocabulary.encode(f"Hello, world! {every_character}", special=special, add_bos=True)
     for token in [*range(min(256, vocabulary.size)), *tokens, *vocabulary.end_tokens]:

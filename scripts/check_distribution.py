@@ -200,7 +200,9 @@ def main(draws: int) -> None:
         value = p_value(shape, options, seed, draws)
         smallest, failed, count = min(smallest, value), failed + (value <= SMALLEST_P), count + 1
         click.echo(f"{value:.4f}  {name}")
-    click.echo(f"{count} configurations, {draws} draws each: smallest p {smallest:.4f}, {failed} at or below {SMALLEST_P}")
+    click.echo(
+        f"{count} configurations, {draws} draws each: smallest p {smallest:.4f}, {failed} at or below {SMALLEST_P}"
+    )
     for name, (accept, shape) in WRONG.items():
         value = p_value(shape, SAMPLING["temperature 1"], WRONG_SEED, draws, accept)
         click.echo(f"{value:.2e}  wrong on purpose: {name}: {'caught' if value <= SMALLEST_P else 'NOT CAUGHT'}")

@@ -51,7 +51,7 @@ def model_options(command: _Command) -> _Command:
             click.option("--draft-length", default="auto", show_default=True, metavar="auto|practice|N",
                          help="Tokens to draft: by expected speed, by recent acceptance, or always N."),
             click.option("--draft-branches", type=click.IntRange(1, 16), default=1, show_default=True,
-                         help="Leaves of a draft model's tree; 1 drafts a chain."),
+                         help="Paths that a draft model follows at once; 1 drafts a chain."),
             click.option("--runtime", type=click.Choice(["auto", "llamacpp"]), default="auto", show_default=True,
                          help="What runs the model."),
             click.option("--ctx", type=click.IntRange(1), help="Tokens of prompt and answer together. [default: 4096]"),

@@ -15,6 +15,7 @@ from ..sampling import draw
 from .base import NO_DRAFT, Context, Draft, Outcome, Prospect
 
 MAX_LENGTH = 16
+"""Most nodes of a draft; a tree never has more leaves."""
 _PRIOR = 0.7
 
 
@@ -29,7 +30,7 @@ class DraftModel:
         vocabulary_size: of the target.
         excluded: tokens that mean something else to the target; never drafted, so their q is 0 and exactness holds.
         curve: t(n) of the draft model, by which it says what catching up costs.
-        branches: leaves of the draft tree; 1 drafts a chain. Greedy trees keep the paths of largest probability;
+        branches: paths that the draft tree follows at once; 1 drafts a chain. Greedy trees keep the likeliest paths;
             drawn trees branch at the root alone, without replacement, since dropping what was drawn would bias.
     """
 

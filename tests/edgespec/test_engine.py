@@ -180,7 +180,9 @@ def test_penalties_see_the_draft_tokens_before_them() -> None:
 
 
 @given(st.lists(st.integers(1, 5), max_size=12), st.lists(st.integers(1, 5), max_size=12), st.integers(1, 5), st.data())
-def test_no_draft_changes_a_greedy_answer(answer: list[int], guess: list[int], length: int, data: st.DataObject) -> None:
+def test_no_draft_changes_a_greedy_answer(
+    answer: list[int], guess: list[int], length: int, data: st.DataObject
+) -> None:
     def propose(tokens: list[int], budget: int) -> Draft:
         size = data.draw(st.integers(0, budget))
         parents = tuple(data.draw(st.integers(-1, node - 1)) for node in range(size))

@@ -210,4 +210,3 @@ class RuntimeConformance:
         assert vocabulary.piece(end[0]) == b""
         assert vocabulary.piece(end[0], special=True) == b"<|im_end|>"
         assert len(vocabulary.encode("<|im_end|>", special=False, add_bos=False)) > 1
-

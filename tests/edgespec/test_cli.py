@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from edgespec.cli.main import COMMANDS, main
+from edgespec.convert.pack import write_pack
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process; what it reads from standard input is given as bytes."""
+
+    def run_(*arguments: object, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "argv", ["edgespec", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return Result(int(caught.value.code or 0), out, err)
+
+    return run_
+
+
+def one_line_error(result: Result, code: int, *words: str) -> None:
+    assert result.code == code, result
+    assert result.out == ""
+    message = [line for line in result.err.splitlines() if line.startswith("Error: ")]
+    assert len(message) == 1, result.err
+    for word in words:
+        assert word in message[0], message
+
+
+def test_help_lists_every_command_and_option_help_is_whole(run: Run) -> None:
+    top = run("--help")
+    assert top.code == 0
+    for name in COMMANDS:
+        assert name in top.out
+        assert run(name, "--help").code == 0
+
+
+def test_json_has_the_fields_that_others_script_against(run: Run, tiny: Path) -> None:
+    result = run("generate", tiny, "-p", "Hello", "-n", 5, "--json", "--strategy", "plain")
+    answer = json.loads(result.out)
+    assert set(answer) == {"text", "tokens", "finish_reason", "stats"}
+    assert answer["finish_reason"] == "length"
+    assert len(answer["tokens"]) == 5
+    assert {
+        "strategy", "runtime", "prompt_tokens", "completion_tokens", "target_passes", "drafted_tokens",
+        "accepted_tokens", "tokens_per_second", "time_to_first_token_s", "peak_memory_bytes",
+    } <= set(answer["stats"])  # fmt: skip
+    assert answer["stats"]["strategy"] == "plain"
+    assert answer["stats"]["runtime"] == "llamacpp"
+
+
+def test_text_goes_to_standard_output_and_notes_to_standard_error(run: Run, tiny: Path) -> None:
+    plain = run("generate", tiny, "-p", "Hello", "-n", 8, "--ctx", 4096)
+    assert plain.code == 0
+    assert "trained for" in plain.err
+    answer = json.loads(run("generate", tiny, "-p", "Hello", "-n", 8, "--json").out)
+    assert plain.out == answer["text"] + "\n"
+
+
+def test_prompts_come_from_option_file_and_standard_input(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text("naïve ✓", "utf-8")
+    results = [
+        run("generate", tiny, "-n", 4, "-p", "naïve ✓"),
+        run("generate", tiny, "-n", 4, "--file", tmp_path / "prompt.txt"),
+        run("generate", tiny, "-n", 4, "--file", "-", stdin="naïve ✓".encode()),
+        run("generate", tiny, "-n", 4, stdin="naïve ✓".encode()),
+    ]
+    assert len({r.out for r in results}) == 1
+    assert all(r.code == 0 for r in results)
+
+
+def test_raw_leaves_the_chat_template_out(run: Run, tiny: Path) -> None:
+    counts = [
+        json.loads(run("generate", tiny, "-p", "low", "-n", 1, "--json", *raw).out)["stats"]["prompt_tokens"]
+        for raw in ([], ["--raw"])
+    ]
+    assert counts[0] > counts[1]
+
+
+def test_zero_tokens_is_an_empty_line(run: Run, tiny: Path) -> None:
+    assert run("generate", tiny, "-p", "x", "-n", 0)[:2] == (0, "\n")
+
+
+def test_a_seed_repeats_an_answer(run: Run, tiny: Path) -> None:
+    options = ("-p", "x", "-n", 20, "--temperature", 1, "--seed", 5)
+    assert run("generate", tiny, *options).out == run("generate", tiny, *options).out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--temperature", "-1"], ["--temperature", "-1"]),
+        (["--temperature", "nan"], ["temperature"]),
+        (["--top-p", "0"], ["--top-p"]),
+        (["--ctx", "0"], ["--ctx"]),
+        (["-n", "-1"], ["--max-tokens"]),
+        (["--strategy", "magic"], ["--strategy", "magic"]),
+        (["--strategy", "draft"], ["--draft"]),
+        (["--draft-length", "0"], ["draft length"]),
+        (["--gpu-layers", "some"], ["--gpu-layers"]),
+        (["--threads", "0"], ["--threads"]),
+        (["--file", "prompt.txt"], ["not both"]),
+        (["--no-such-option"], ["--no-such-option"]),
+    ],
+)
+def test_wrong_usage_names_the_option_and_exits_with_2(
+    run: Run, tiny: Path, options: list[str], words: list[str]
+) -> None:
+    one_line_error(run("generate", tiny, "-p", "x", *options), 2, *words)
+
+
+def test_files_that_are_no_models_are_named_and_exit_with_1(run: Run, tiny: Path, tmp_path: Path) -> None:
+    cases: dict[str, bytes] = {
+        "empty.gguf": b"",
+        "random.gguf": os.urandom(5000),
+        "text.gguf": b"hello\n" * 100,
+        "truncated.gguf": tiny.read_bytes()[:100_000],
+        "header-only.gguf": tiny.read_bytes()[:24],
+    }
+    for name, data in cases.items():
+        (tmp_path / name).write_bytes(data)
+        one_line_error(run("generate", tmp_path / name, "-p", "x"), 1, name)
+        one_line_error(run("generate", tiny, "--draft", tmp_path / name, "-p", "x"), 1, name)
+    one_line_error(run("generate", tmp_path, "-p", "x"), 1, str(tmp_path), "folder")
+    one_line_error(run("generate", tmp_path / "missing.gguf", "-p", "x"), 1, "missing.gguf", "no such file")
+
+
+def test_a_draft_with_another_vocabulary_names_the_difference(run: Run, tiny: Path, tiny_other: Path) -> None:
+    one_line_error(run("generate", tiny, "--draft", tiny_other, "-p", "x"), 1, "vocabulary", "tokens differ")
+
+
+def test_a_prompt_longer_than_the_context_says_both_lengths(run: Run, tiny: Path) -> None:
+    one_line_error(run("generate", tiny, "-p", "low " * 200, "--ctx", 64), 1, "64", "--ctx")
+
+
+def test_invalid_utf8_names_the_file_and_the_byte(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "latin1.txt").write_bytes("caf\xe9".encode("latin-1"))
+    one_line_error(run("generate", tiny, "--file", tmp_path / "latin1.txt"), 2, "latin1.txt", "UTF-8", "0xe9")
+    one_line_error(run("generate", tiny, stdin=b"\xff\xfe"), 2, "standard input")
+    one_line_error(run("generate", tiny, "--file", tmp_path / "none.txt"), 2, "none.txt")
+    one_line_error(run("generate", tiny, "--file", tmp_path), 2, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["", "{", "[]", "{}", '{"format": 2, "target": {}}', '{"format": 1, "target": {"file": "../x", "sha256": "0"}}',
+     '{"format": 1, "target": {"file": "gone.gguf", "sha256": "%s"}}' % ("0" * 64)],
+)  # fmt: skip
+def test_a_broken_pack_is_an_error_that_names_it(run: Run, tmp_path: Path, manifest: str) -> None:
+    (tmp_path / "edgespec.json").write_text(manifest)
+    one_line_error(run("generate", tmp_path, "-p", "x"), 1, "edgespec.json")
+
+
+def test_a_pack_whose_file_was_changed_is_an_error(run: Run, tiny: Path, tmp_path: Path) -> None:
+    write_pack(tmp_path / "pack", tiny)
+    assert run("generate", tmp_path / "pack", "-p", "x", "-n", 1).code == 0
+    data = (tmp_path / "pack" / "tiny.gguf").read_bytes()
+    (tmp_path / "pack" / "tiny.gguf").unlink()
+    (tmp_path / "pack" / "tiny.gguf").write_bytes(data[:-1] + b"\x01")
+    one_line_error(run("generate", tmp_path / "pack", "-p", "x"), 1, "tiny.gguf", "SHA-256")
+
+
+def test_debug_shows_the_traceback(tiny: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "edgespec.cli.main", "--debug", "generate", str(tmp_path / "none"), "-p", "x"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
+
+
+def test_info_tells_versions_devices_and_features(run: Run) -> None:
+    facts = json.loads(run("info", "--json").out)
+    assert facts["devices"]
+    assert all(d["memory_total"] > 0 for d in facts["devices"] if d["kind"] == "cpu")
+    assert "llama-cpp-python" in facts["runtimes"]["llamacpp"]
+    assert facts["threads"] >= 1
+    text = run("info").out
+    assert facts["devices"][0]["description"] in text
+
+
+def test_chat_answers_each_line_and_remembers_the_conversation(run: Run, tiny: Path) -> None:
+    result = run("chat", tiny, "-n", 5, "--temperature", 0, stdin=b"Hello\nAnd now?\n")
+    assert result.code == 0
+    assert result.err.count("tokens,") == 2
+    assert run("chat", tiny, stdin=b"").code == 0
+
+
+def test_interrupting_a_generation_exits_with_130(tiny: Path) -> None:
+    command = [sys.executable, "-m", "edgespec.cli.main", "generate", str(tiny), "-p", "x", "--temperature", "2",
+               "--strategy", "plain"]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.read(10)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode in (130, 0)  # 0 where the answer ended before the signal came
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_goes_away_is_no_error(tiny: Path) -> None:
+    command = f"{sys.executable} -m edgespec.cli.main generate {tiny} -p x --temperature 1 -n 300 | head -c 5"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.stderr == ""

@@ -1,0 +1,154 @@
+"""The library on real model files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import edgespec
+from edgespec.convert.pack import write_pack
+from edgespec.model import Model, load
+
+QUESTIONS = ["Why is the sky blue?", "Count from one to ten.", "Write a Python function that adds two numbers."]
+
+
+@pytest.fixture(scope="module")
+def plain(tiny: Path) -> Iterator[Model]:
+    with load(tiny, strategy="plain") as model:
+        yield model
+
+
+def answers(model: Model, **options: Any) -> list[tuple[int, ...]]:
+    return [model.complete(question, max_tokens=60, **options).tokens for question in QUESTIONS]
+
+
+@pytest.mark.parametrize("length", ["auto", "practice", 1, 3, 8])
+@pytest.mark.parametrize("strategy", ["lookup", "draft", "auto"])
+def test_greedy_answers_are_those_of_plain_decoding(
+    tiny: Path, tiny_draft: Path, plain: Model, strategy: str, length: str | int
+) -> None:
+    with load(tiny, draft=tiny_draft, strategy=strategy, draft_length=length) as model:
+        assert answers(model) == answers(plain)
+
+
+@pytest.mark.parametrize("branches", [2, 4])
+def test_greedy_answers_of_trees_are_those_of_plain_decoding(
+    tiny: Path, tiny_draft: Path, plain: Model, branches: int
+) -> None:
+    with load(tiny, draft=tiny_draft, strategy="draft", draft_length=6, draft_branches=branches) as model:
+        assert answers(model) == answers(plain)
+
+
+def test_greedy_answers_with_penalties_are_those_of_plain_decoding(tiny: Path, tiny_draft: Path, plain: Model) -> None:
+    options = {"repetition_penalty": 1.3, "frequency_penalty": 0.5, "logit_bias": {300: 4.0}}
+    with load(tiny, draft=tiny_draft, strategy="draft", draft_length=4) as model:
+        assert answers(model, **options) == answers(plain, **options)
+
+
+@pytest.mark.parametrize("branches", [1, 3])
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_a_model_that_drafts_for_itself_is_always_right(tiny: Path, temperature: float, branches: int) -> None:
+    with load(tiny, draft=tiny, strategy="draft", draft_length=4, draft_branches=branches, threads=1) as model:
+        stats = model.complete(QUESTIONS[0], max_tokens=100, temperature=temperature, seed=3).stats
+    if branches == 1:
+        # what rounding between pass sizes may cost: the tiny model's is 1e-3 of its logits' range
+        assert stats.accepted_tokens >= 0.98 * stats.drafted_tokens
+    else:
+        assert stats.tokens_per_pass > 2
+
+
+def test_the_default_model_speaks(smollm: Path) -> None:
+    with load(smollm, strategy="plain", ctx=256) as model:
+        answer = model.complete("The capital of France is", raw=True, max_tokens=3)
+    assert "Paris" in answer.text
+
+
+def test_greedy_answers_on_the_default_model(smollm: Path) -> None:
+    results = []
+    for strategy, length in (("plain", "auto"), ("lookup", 4), ("draft", 3)):
+        with load(smollm, draft=smollm, strategy=strategy, draft_length=length, ctx=512) as model:
+            results.append(model.complete("List three colours.", max_tokens=40))
+    assert results[0].tokens == results[1].tokens == results[2].tokens
+    assert results[2].stats.accepted_tokens == results[2].stats.drafted_tokens > 0
+
+
+def test_drawn_tokens_have_the_same_frequencies_with_and_without_a_draft(tiny: Path, tiny_draft: Path) -> None:
+    """Two-sample chi-square over the second token of many answers."""
+    counts = []
+    for strategy in ("plain", "draft"):
+        with load(tiny, draft=tiny_draft, strategy=strategy, draft_length=3, ctx=64, threads=1) as model:
+            said = [
+                model.complete([100, 200], temperature=1.0, top_k=4, seed=seed, max_tokens=2).tokens[-1]
+                for seed in range(800)
+            ]
+        counts.append(np.bincount(said, minlength=1024))
+    from scipy import stats
+
+    table = np.array(counts)
+    common = table.sum(axis=0) >= 20
+    table = np.column_stack([table[:, common], table[:, ~common].sum(axis=1)])
+    assert stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue > 0.001
+
+
+def test_a_prediction_is_drafted_and_changes_nothing(tiny: Path, plain: Model) -> None:
+    expected = plain.complete(QUESTIONS[0], max_tokens=60)
+    text = b"".join(map(plain.runtime.vocabulary.piece, expected.tokens)).decode("utf-8", "ignore")
+    with load(tiny, strategy="lookup", draft_length=8) as model:
+        answer = model.complete(QUESTIONS[0], max_tokens=60, prediction=text)
+        wrong = model.complete(QUESTIONS[0], max_tokens=60, prediction="nothing of the kind " * 5)
+    assert answer.tokens == wrong.tokens == expected.tokens
+    assert answer.stats.accepted_tokens > wrong.stats.accepted_tokens
+
+
+def test_a_pack_is_loaded_with_its_draft_and_template(tiny: Path, tiny_draft: Path, tmp_path: Path) -> None:
+    write_pack(tmp_path / "pack", tiny, tiny_draft, template="{{ messages[0].content }}!")
+    with load(tmp_path / "pack", strategy="draft", draft_length=2) as model:
+        events = list(model.generate("Hi", max_tokens=3))
+        assert events[-1].stats is not None
+        assert events[-1].stats.prompt_tokens == len(model.runtime.vocabulary.encode("Hi!", special=True, add_bos=True))
+
+
+def test_a_draft_with_another_vocabulary_is_refused_and_the_difference_named(tiny: Path, tiny_other: Path) -> None:
+    with pytest.raises(edgespec.VocabularyMismatch, match=r"1006 of 1024 tokens differ \(17: "):
+        load(tiny, draft=tiny_other)
+
+
+def test_a_draft_strategy_without_a_draft_says_what_to_give(tiny: Path) -> None:
+    with pytest.raises(edgespec.UsageError, match="--draft"):
+        load(tiny, strategy="draft")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("strategy", "magic"), ("runtime", "abacus"), ("draft_length", "long"), ("draft_length", 0), ("ctx", 0),
+     ("colour", "red"), ("draft_length", 33)],
+)  # fmt: skip
+def test_bad_options_are_named(tiny: Path, option: str, value: Any) -> None:
+    with pytest.raises(edgespec.UsageError, match=option.replace("_", ".")):
+        load(tiny, **{option: value})
+
+
+def test_chat_goes_on_from_the_turn_before(tiny: Path) -> None:
+    with load(tiny, strategy="lookup") as model:
+        messages = [{"role": "user", "content": "Hello"}]
+        first = model.chat(messages, max_tokens=10)
+        messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "Again"}]
+        second = model.chat(messages, max_tokens=10)
+    assert second.stats.cached_tokens >= first.stats.prompt_tokens - 1
+
+
+def test_a_context_beyond_what_the_model_was_trained_for_is_noticed(tiny: Path) -> None:
+    notices: list[str] = []
+    load(tiny, strategy="plain", ctx=4096, notify=notices.append).close()
+    assert "2048" in notices[0]
+
+
+def test_step_times_are_measured_once(tiny: Path) -> None:
+    notices: list[str] = []
+    for _ in range(2):
+        load(tiny, strategy="lookup", ctx=128, cache_type="f32", notify=notices.append).close()
+    assert len([n for n in notices if "measuring" in n]) == 1
