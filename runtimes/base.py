@@ -31,7 +31,7 @@ class RuntimeOptions:
         main_gpu: the GPU used when `split_mode` is "none".
         cache_type: type of the KV cache's entries.
         flash_attention: None leaves the choice to the backend.
-        mmap: map the weights from the file; None leaves the choice to the backend.
+        mmap: map the weights from the file; None: where that saves memory.
     """
 
     ctx: int = 4096

@@ -22,6 +22,8 @@ from .llama_vocabulary import LlamaVocabulary
 from .tree import TokenTree
 
 _NO_SLOT, _ABORTED = 1, 2  # llama_decode's positive results
+_REPACKED = {"Q4_0", "Q4_K", "Q2_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"}
+"""Types that llama.cpp rearranges for one CPU or another (ggml-cpu/repack.cpp)."""
 _TYPE_NUMBERS = {kind.name.lower(): number for number, kind in TENSOR_TYPES.items()}
 
 
@@ -78,8 +80,8 @@ class LlamaCpp:
         check_header(header)
         library = llama()
         report = library.llama_progress_callback(lambda share, _: progress is None or progress(share) is None)
-        params = _model_params(options)
-        params.progress_callback, params.use_extra_bufts = report, repack
+        params = _model_params(options, header, repack)
+        params.progress_callback = report
         model = library.llama_model_load_from_file(str(path).encode(), params)
         if not model:
             raise ModelFileError(f"{path}: llama.cpp can't load it: {LOG.complaint()}")
@@ -248,14 +250,18 @@ def _check_options(options: RuntimeOptions) -> None:
         )
 
 
-def _model_params(options: RuntimeOptions) -> Any:
+def _model_params(options: RuntimeOptions, header: GGUFHeader, repack: bool) -> Any:
     library = llama()
     params = library.llama_model_default_params()
     params.n_gpu_layers = options.gpu_layers
     params.split_mode = SPLIT_MODES.index(options.split_mode)
     params.main_gpu = options.main_gpu
-    if options.mmap is not None:
-        params.load_mode = library.LLAMA_LOAD_MODE_MMAP if options.mmap else library.LLAMA_LOAD_MODE_NONE
+    params.use_extra_bufts = repack
+    mmap = options.mmap
+    if mmap is None and repack and any(tensor.type.name in _REPACKED for tensor in header.tensors):
+        mmap = False  # weights that are rearranged into memory of their own would be there twice
+    if mmap is not None:
+        params.load_mode = library.LLAMA_LOAD_MODE_MMAP if mmap else library.LLAMA_LOAD_MODE_NONE
     return params
 
 

@@ -1,8 +1,8 @@
 """A first trial of a model file in a child process, since llama.cpp can abort the whole process on a bad one.
 
 The child loads the file, tokenizes text that holds every byte, and decodes once. Its death or silence becomes a
-one-line error here. A file that passed is remembered by the digest of its header, which decides how llama.cpp walks through
-it, and by its time of change, since hashing gigabytes of weights at each start would take longer than loading them.
+one-line error here. A file that passed is remembered by the digest of its header, which decides how llama.cpp walks
+through it, and by its time of change: hashing gigabytes of weights at each start would take longer than loading them.
 
 Run as `python -m edgespec.runtimes.trial FILE`, it is that child.
 """

@@ -65,7 +65,7 @@ def model_options(command: _Command) -> _Command:
                          help="Type of the KV cache; smaller ones save memory and change answers a little."),
             click.option("--flash-attention/--no-flash-attention", default=None, help="[default: llama.cpp decides]"),
             click.option("--mmap/--no-mmap", default=None,
-                         help="Map weights from their file. [default: llama.cpp decides]"),
+                         help="Map weights from their file. [default: where it saves memory]"),
         ],
         command,
     )  # fmt: skip

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripts.check_distribution import SAMPLING, SMALLEST_P, WRONG, WRONG_SEED, configurations, p_value
 
 from edgespec.acceptance import accept_greedy, accept_sampled, residual, try_token
 from edgespec.runtimes import TokenTree
 from edgespec.sampling import SamplingOptions
+from scripts.check_distribution import SAMPLING, SMALLEST_P, WRONG, WRONG_SEED, configurations, p_value
 
 from ..runtimes.test_tree import trees
 
@@ -79,7 +81,7 @@ def test_greedy_acceptance_is_the_walk_that_plain_decoding_takes(tree: TokenTree
     best = [data.draw(st.integers(0, 50)) for _ in range(len(tree))]
     path, token = accept_greedy(tree, best)
     assert path == tree.path(path[-1])
-    for above, below in zip(path, path[1:], strict=False):
+    for above, below in pairwise(path):
         assert tree.tokens[below] == best[above]
     assert token == best[path[-1]]
     below = [n for n in range(len(tree)) if tree.parents[n] == path[-1]]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ def test_paths_depths_and_children_tell_the_same_tree(tree: TokenTree) -> None:
         path = tree.path(node)
         assert len(path) == depths[node] + 1
         assert path[-1] == node
-        for above, below in zip(path, path[1:], strict=False):
+        for above, below in pairwise(path):
             assert below in children[above]
     assert sum(map(len, children)) == sum(parent != -1 for parent in tree.parents)
 
