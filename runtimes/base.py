@@ -26,7 +26,7 @@ class RuntimeOptions:
         branches: the most leaves of an uncommitted tree.
         threads: CPU threads; None: one for each physical core.
         batch: tokens of one prefill pass.
-        gpu_layers: layers kept on a GPU; -1: all that there are.
+        gpu_layers: layers kept on a GPU; -1: all that there are; None: as many as fit into its free memory.
         split_mode: how several GPUs share a model.
         main_gpu: the GPU used when `split_mode` is "none".
         cache_type: type of the KV cache's entries.
@@ -40,7 +40,7 @@ class RuntimeOptions:
     branches: int = 8
     threads: int | None = None
     batch: int = 512
-    gpu_layers: int = -1
+    gpu_layers: int | None = None
     split_mode: str = "layer"
     main_gpu: int = 0
     cache_type: str = "f16"

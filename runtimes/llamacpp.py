@@ -19,6 +19,7 @@ from .llama_batch import Batch
 from .llama_cells import CellPlan, LlamaSequence
 from .llama_library import LOG, llama, version
 from .llama_vocabulary import LlamaVocabulary
+from .offload import layers_that_fit
 from .tree import TokenTree
 
 _NO_SLOT, _ABORTED = 1, 2  # llama_decode's positive results
@@ -253,7 +254,8 @@ def _check_options(options: RuntimeOptions) -> None:
 def _model_params(options: RuntimeOptions, header: GGUFHeader, repack: bool) -> Any:
     library = llama()
     params = library.llama_model_default_params()
-    params.n_gpu_layers = options.gpu_layers
+    layers = options.gpu_layers
+    params.n_gpu_layers = layers_that_fit(header, options, list_devices()) if layers is None else layers
     params.split_mode = SPLIT_MODES.index(options.split_mode)
     params.main_gpu = options.main_gpu
     params.use_extra_bufts = repack

@@ -98,7 +98,7 @@ def children(shape: Shape, width: int, q: np.ndarray, rng: np.random.Generator) 
         yield from (int(token) for token in np.argsort(-q)[:width])
         return
     left = q.copy()
-    for _ in range(width if shape.replacement else min(width, np.count_nonzero(q))):
+    for _ in range(width if shape.replacement else min(width, int(np.count_nonzero(q)))):
         token = draw(left, rng)
         if not shape.replacement:
             left[token] = 0.0

@@ -27,13 +27,13 @@ def weights() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(20261202)
 
     def matrix(rows: int, columns: int, scale: float = 1.0) -> np.ndarray:
-        return (rng.standard_normal((rows, columns)) * scale / np.sqrt(columns)).astype(np.float16)
+        return np.asarray(rng.standard_normal((rows, columns)) * scale / np.sqrt(columns), np.float16)
 
     embedding = (rng.standard_normal((VOCABULARY, WIDTH)) * 0.35).astype(np.float16)
     # each token's likeliest successor is another one, as if the language were one long cycle
     output = embedding.copy()
     output[SPECIAL:] = embedding[SPECIAL:][rng.permutation(VOCABULARY - SPECIAL)]
-    tensors = {
+    tensors: dict[str, np.ndarray] = {
         "token_embd.weight": embedding,
         "output.weight": output,
         "output_norm.weight": np.ones(WIDTH, np.float32),

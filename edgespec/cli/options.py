@@ -23,13 +23,13 @@ def _apply(options: list[Callable[[Any], Any]], command: _Command) -> _Command:
     return command
 
 
-class _GpuLayers(click.ParamType[int]):
+class _GpuLayers(click.ParamType[int | None]):
     name = "N|auto|all"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        if value in ("auto", "all"):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        if value == "auto":
+            return None
+        if value == "all":
             return -1
         if value.isdecimal():
             return int(value)
@@ -57,7 +57,7 @@ def model_options(command: _Command) -> _Command:
             click.option("--ctx", type=click.IntRange(1), help="Tokens of prompt and answer together. [default: 4096]"),
             click.option("--threads", type=click.IntRange(1), help="CPU threads. [default: one a core]"),
             click.option("--gpu-layers", type=_GpuLayers(), default="auto", show_default=True,
-                         help="Layers kept on a GPU, where llama-cpp-python was built for one."),
+                         help="Layers on a GPU, where llama-cpp-python was built for one. auto: as many as fit."),
             click.option("--split-mode", type=click.Choice(["none", "layer", "row"]), default="layer",
                          show_default=True, help="How several GPUs share a model."),
             click.option("--cache-type", default="f16", show_default=True,

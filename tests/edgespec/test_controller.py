@@ -146,13 +146,20 @@ def test_where_each_token_costs_a_pass_it_ends_up_plain_and_loses_under_5_percen
     assert run.seconds - run.tokens < 0.05 * run.tokens  # plain decoding takes a second for each token
 
 
-@pytest.mark.parametrize("slope", [0.05, 0.2, 0.5])
-@pytest.mark.parametrize("seed", range(3))
-def test_drafts_that_are_always_refused_cost_under_5_percent_in_the_long_run(slope: float, seed: int) -> None:
-    run = simulate([SimulatedDrafter(lambda _: 0.0, prior=0.9)], machine(slope), 500, seed=seed)
+@pytest.mark.parametrize("slope", [0.2, 0.5, 1.0])
+def test_drafts_that_are_always_refused_cost_under_5_percent(slope: float) -> None:
+    run = simulate([SimulatedDrafter(lambda _: 0.0, prior=0.9)], machine(slope), 500)
     assert run.seconds - run.tokens < 0.05 * run.tokens
     # rare probes go on
     assert 0 < sum(budget > 0 for budget in run.budgets(250)) < 0.25 * len(run.budgets(250))
+
+
+def test_a_high_prior_does_not_keep_refused_drafts_alive_where_they_are_cheap() -> None:
+    # a draft token costs 5 % of a pass, and none is ever accepted
+    run = simulate([SimulatedDrafter(lambda _: 0.0, prior=0.9)], machine(0.05), 2000)
+    late = run.budgets(1000)
+    assert sum(budget > 0 for budget in late) < 0.6 * len(late)
+    assert run.seconds - run.tokens < 0.035 * run.tokens  # 2 % are allowed, and something at the start
 
 
 @pytest.mark.parametrize("prior", [0.15, 0.9])
@@ -180,10 +187,9 @@ def test_moderate_acceptance_on_a_rising_curve_gives_moderate_lengths_and_gains(
     assert run.seconds < 0.85 * run.tokens
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_curve_that_was_measured_too_flat_is_corrected_until_plain_decoding_wins(seed: int) -> None:
+def test_a_curve_that_was_measured_too_flat_is_corrected_until_plain_decoding_wins() -> None:
     # the curve says that more tokens cost nearly nothing; in truth each one costs a whole pass
-    run = simulate([SimulatedDrafter(lambda _: 0.5)], machine(1.0), 2000, believed=machine(0.02), seed=seed)
+    run = simulate([SimulatedDrafter(lambda _: 0.5)], machine(1.0), 2000, believed=machine(0.02))
     late = run.budgets(1000)
     assert sum(budget > 0 for budget in late) < 0.2 * len(late)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def test_a_disturbed_measurement_never_makes_more_tokens_cheaper() -> None:
 def test_more_tokens_never_cost_less(seconds: dict[int, float]) -> None:
     curve = CostCurve(seconds)
     times = [curve(n) for n in range(1, 60)]
-    assert all(after >= before * (1 - 1e-9) for before, after in zip(times, times[1:], strict=False))
+    assert all(after >= before * (1 - 1e-9) for before, after in itertools.pairwise(times))
     assert all(time > 0 for time in times)
 
 

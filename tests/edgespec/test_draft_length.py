@@ -95,7 +95,7 @@ def test_acceptance_stays_a_probability(prior: float, passes: list[tuple[int, in
     record = Record(prior)
     for drafted, accepted in passes:
         record.observe(outcome(drafted, accepted))
-    assert all(0 < record.acceptance(depth) < 1 for depth in range(64))
+    assert all(0 <= record.acceptance(depth) <= 1 for depth in range(64))
     assert all(0 <= share <= 1 for share in record.shares)
 
 

@@ -54,7 +54,7 @@ def reference_bias(logits: Logits, _history: Sequence[int], options: SamplingOpt
 def reference_penalties(logits: Logits, history: Sequence[int], options: SamplingOptions) -> Logits:
     result = dict(logits)
     recent = [history[i] for i in range(max(0, len(history) - options.penalty_window), len(history))]
-    for token in set(recent):
+    for token in set(recent) & set(result):
         times = 0
         for seen in recent:
             times += seen == token

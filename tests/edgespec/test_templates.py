@@ -76,7 +76,10 @@ def test_strftime_now_gives_the_date() -> None:
 
 
 def test_loops_can_be_left_and_continued() -> None:
-    source = "{% for i in range(10) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}"
+    source = (
+        "{% for i in range(10) %}{% if i == 1 %}{% continue %}{% endif %}"
+        "{% if i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}"
+    )
     assert render(source) == "023"
 
 
@@ -243,7 +246,7 @@ def test_operations_that_blow_up_are_refused(expression: str) -> None:
 
 @pytest.mark.parametrize("expression", ["range(1000000)", "range(10 * 1000000000)", "range(0, 10000000, 2)"])
 def test_huge_ranges_are_refused(expression: str) -> None:
-    with pytest.raises(UsageError, match="[Rr]ange"):
+    with pytest.raises(UsageError, match="Range too big"):
         render("{% for i in " + expression + " %}{% endfor %}")
 
 
