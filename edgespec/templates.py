@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from edgespec.models.errors import ModelFileError, UsageError
+
+from .sandbox import Sandbox, fresh_budget
 
 Message = Mapping[str, Any]
 MAX_TEMPLATE_LENGTH = 1 << 18
@@ -22,17 +22,6 @@ CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    """The sandbox, with bounds on what a few characters of template could blow up."""
-
-    intercepted_binops = frozenset(["*", "**"])
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if operator == "**" or any(isinstance(side, (str, bytes, Sequence)) for side in (left, right)):
-            raise jinja2.exceptions.SecurityError(f"{operator!r} on these values isn't allowed in a chat template")
-        return super().call_binop(context, operator, left, right)
 
 
 class ChatTemplate:
@@ -48,12 +37,12 @@ class ChatTemplate:
         self._origin, self._names = origin, {"bos_token": bos, "eos_token": eos}
         if len(source) > MAX_TEMPLATE_LENGTH:
             raise ModelFileError(f"{origin}: the chat template has {len(source)} characters; at most 262144 are run")
-        environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment = Sandbox()
         environment.globals |= {"raise_exception": _raise, "strftime_now": _strftime_now}
         environment.filters["tojson"] = _tojson
         try:
-            self._template = environment.from_string(source)
-        except (jinja2.TemplateError, RecursionError) as error:
+            self._template = environment.compiled(source)
+        except Exception as error:  # syntax, but also what Python's compiler can't nest or read
             raise ModelFileError(f"{origin}: the chat template can't be read: {error}; use --raw") from None
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
@@ -65,6 +54,7 @@ class ChatTemplate:
         for message in messages:
             if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str):
                 raise UsageError("each message needs a 'role' and a 'content', both text")
+        fresh_budget()
         try:
             parts, length = [], 0
             for part in self._template.generate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -83,7 +84,7 @@ class LlamaCpp:
         report = library.llama_progress_callback(lambda share, _: progress is None or progress(share) is None)
         params = _model_params(options, header, repack)
         params.progress_callback = report
-        model = library.llama_model_load_from_file(str(path).encode(), params)
+        model = library.llama_model_load_from_file(os.fsencode(path), params)
         if not model:
             raise ModelFileError(f"{path}: llama.cpp can't load it: {LOG.complaint()}")
         context = library.llama_init_from_model(model, _context_params(options))
