@@ -34,10 +34,13 @@ class Controller:
         drafters: tried in this order where the rule can't weigh them against each other.
         rule: how much to draft.
         curve: t(n) of the target; corrected by each pass. None where the rule doesn't look at costs.
+        most: never draft more; None: no limit.
     """
 
-    def __init__(self, drafters: Sequence[Drafter], rule: LengthRule, curve: CostCurve | None) -> None:
-        self._drafters, self._rule, self._curve = list(drafters), rule, curve
+    def __init__(
+        self, drafters: Sequence[Drafter], rule: LengthRule, curve: CostCurve | None, most: int | None = None
+    ) -> None:
+        self._drafters, self._rule, self._curve, self._most = list(drafters), rule, curve, most
         self._records: dict[tuple[str, int], Record] = {}
         self._drafting: dict[str, float] = {}
         self._seconds = self._lost = 0.0
@@ -54,6 +57,7 @@ class Controller:
 
     def _weigh(self, context: Context, room: int) -> Choice:
         best, best_rate, declined = PLAIN, 0.0, []
+        room = room if self._most is None else min(room, self._most)
         for drafter in self._drafters:
             prospect = drafter.prospect(context) if room > 0 else None
             if prospect is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -43,7 +43,7 @@ def decode(
     limit: int,
     end_tokens: frozenset[int],
     stop: Callable[[], bool] = lambda: False,
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """Generate until an end token, `limit` tokens, a full context, or until `stop` says so.
 
     Before the first step and after each one `sequence` holds all of `context.tokens` but the last, however the loop is

@@ -23,6 +23,7 @@ from .drafters.draft_model import MAX_LENGTH
 from .events import Answer, Event
 from .options import GenerationOptions
 from .session import Session
+from .stability import stable_size
 from .strategies import Parts, make_drafters
 from .templates import CHATML, ChatTemplate, Message
 
@@ -117,6 +118,7 @@ def load(
     ctx: int | None = None,
     draft_length: str | int = "auto",
     draft_branches: int = 1,
+    bit_exact: bool = False,
     notify: Notify | None = None,
     on_load: Callable[[float], None] | None = None,
     **options: Any,
@@ -131,6 +133,8 @@ def load(
         ctx: tokens of prompt and answer together; None: 4096, or what the model was trained for where that is less.
         draft_length: "auto" (expected tokens per second), "practice" (by recent acceptance) or a number.
         draft_branches: paths that a draft model's tree follows at once; 1: a chain.
+        bit_exact: draft only as much as one pass computes exactly like single passes, to the last bit, so that not even
+            a near-tie can turn (see `edgespec.stability`).
         notify: called with one-line notices.
         on_load: called with the loaded share of the target, 0 to 1.
         **options: further fields of `RuntimeOptions`.
@@ -154,7 +158,10 @@ def load(
         drafters = make_drafters(strategy, Parts(pack, target, load_draft, draft_branches))
         needs_curve = draft_length == "auto" and drafters
         curve = curves.of(target, SIZES) if needs_curve else None
-        controller = Controller(drafters, rule_of(curve), curve)
+        most = stable_size(target) - 1 if bit_exact and drafters else None
+        if most == 0:
+            say("passes over several tokens round differently here, so nothing is drafted under bit_exact")
+        controller = Controller(drafters, rule_of(curve), curve, most)
         for name, seconds in curves.drafting.items():
             controller.expect_drafting(name, seconds)
         return Model(target, controller, strategy, header, _template(pack, header, target))

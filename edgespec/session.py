@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -152,15 +153,16 @@ class Session:
         interruption = _Interruption(options, tally.started)
         transcript = _Transcript(TextStream(self._runtime.vocabulary.piece, options.stop))
         try:
-            for step in self._steps(prompt, options, tally, interruption):
-                offered = len(step.tokens)
-                events = transcript.take(step)
-                tally.count(step)
-                if len(step.tokens) < offered:  # what comes after a stop string was never said
-                    del self._tokens[len(self._tokens) - offered + len(step.tokens) :]
-                yield from events
-                if transcript.stopped:
-                    break
+            with contextlib.closing(self._steps(prompt, options, tally, interruption)) as steps:
+                for step in steps:
+                    offered = len(step.tokens)
+                    events = transcript.take(step)
+                    tally.count(step)
+                    if len(step.tokens) < offered:  # what comes after a stop string was never said
+                        del self._tokens[len(self._tokens) - offered + len(step.tokens) :]
+                    yield from events
+                    if transcript.stopped:
+                        break
             ended = transcript.stopped or transcript.last in self._runtime.vocabulary.end_tokens
             reason: FinishReason = "stop" if ended else interruption.reason or "length"
             yield transcript.finish(reason, tally.stats(self._strategy, self._runtime.name))
@@ -169,7 +171,7 @@ class Session:
 
     def _steps(
         self, prompt: list[int], options: GenerationOptions, tally: _Tally, interruption: _Interruption
-    ) -> Iterator[Step]:
+    ) -> Generator[Step, None, None]:
         """Prefill, then the loop."""
         if options.max_tokens == 0 or not self._prefill(prompt, options, tally, interruption):
             return

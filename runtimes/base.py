@@ -32,6 +32,7 @@ class RuntimeOptions:
         cache_type: type of the KV cache's entries.
         flash_attention: None leaves the choice to the backend.
         mmap: map the weights from the file; None: where that saves memory.
+        repack: let the backend rearrange the weights for this CPU, which takes a while and pays when they are used.
     """
 
     ctx: int = 4096
@@ -46,6 +47,7 @@ class RuntimeOptions:
     cache_type: str = "f16"
     flash_attention: bool | None = None
     mmap: bool | None = None
+    repack: bool = True
 
 
 class Sequence(Protocol):

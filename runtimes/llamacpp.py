@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import weakref
 from collections.abc import Callable
@@ -64,14 +65,11 @@ class LlamaCpp:
         path: Path,
         options: RuntimeOptions,
         progress: Callable[[float], None] | None = None,
-        *,
-        repack: bool = True,
     ) -> LlamaCpp:
         """Load a GGUF.
 
         Args:
             progress: called with the loaded share, 0 to 1.
-            repack: let llama.cpp rearrange the weights for this CPU, which takes a while and pays when they are used.
 
         Raises:
             UsageError: an option out of range.
@@ -82,7 +80,7 @@ class LlamaCpp:
         check_header(header)
         library = llama()
         report = library.llama_progress_callback(lambda share, _: progress is None or progress(share) is None)
-        params = _model_params(options, header, repack)
+        params = _model_params(options, header)
         params.progress_callback = report
         model = library.llama_model_load_from_file(os.fsencode(path), params)
         if not model:
@@ -95,13 +93,10 @@ class LlamaCpp:
 
     @property
     def identity(self) -> str:
-        options = self.options
+        # the context's length is left out: what is in use counts, and that is corrected while running
+        options = dataclasses.replace(self.options, ctx=0, threads=self.options.threads or default_threads())
         devices = ",".join(device.description for device in list_devices())
-        threads = options.threads or default_threads()
-        return "|".join(
-            map(str, (self.name, version(), self.header.digest, devices, threads, options.gpu_layers,
-                      options.cache_type, options.flash_attention))
-        )  # fmt: skip
+        return f"{self.name}|{version()}|{self.header.digest}|{devices}|{options}"
 
     @property
     def context_length(self) -> int:
@@ -252,16 +247,16 @@ def _check_options(options: RuntimeOptions) -> None:
         )
 
 
-def _model_params(options: RuntimeOptions, header: GGUFHeader, repack: bool) -> Any:
+def _model_params(options: RuntimeOptions, header: GGUFHeader) -> Any:
     library = llama()
     params = library.llama_model_default_params()
     layers = options.gpu_layers
     params.n_gpu_layers = layers_that_fit(header, options, list_devices()) if layers is None else layers
     params.split_mode = SPLIT_MODES.index(options.split_mode)
     params.main_gpu = options.main_gpu
-    params.use_extra_bufts = repack
+    params.use_extra_bufts = options.repack
     mmap = options.mmap
-    if mmap is None and repack and any(tensor.type.name in _REPACKED for tensor in header.tensors):
+    if mmap is None and options.repack and any(tensor.type.name in _REPACKED for tensor in header.tensors):
         mmap = False  # weights that are rearranged into memory of their own would be there twice
     if mmap is not None:
         params.load_mode = library.LLAMA_LOAD_MODE_MMAP if mmap else library.LLAMA_LOAD_MODE_NONE

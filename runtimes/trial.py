@@ -76,8 +76,8 @@ def _trial(path: Path) -> None:
     from .llamacpp import LlamaCpp
     from .tree import TokenTree
 
-    options = dataclasses.replace(RuntimeOptions(), ctx=256, batch=64, gpu_layers=0)
-    runtime = LlamaCpp.load(path, options, repack=False)
+    options = dataclasses.replace(RuntimeOptions(), ctx=256, batch=64, gpu_layers=0, repack=False)
+    runtime = LlamaCpp.load(path, options)
     vocabulary = runtime.vocabulary
     # every byte that UTF-8 can hold, in and out of control tokens' neighbourhood
     points = [*range(1, 0x180), *range(0x180, 0xD800, 251), *range(0xE000, 0x110000, 4099)]

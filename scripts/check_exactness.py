@@ -63,8 +63,16 @@ def prompt_tokens(model: Model, text: str) -> list[int]:
 @click.option("--tokens", default=128)
 @click.option("--length", default="4", help="Draft length: auto, practice or a number.")
 @click.option("--branches", default=1)
+@click.option("--bit-exact", is_flag=True, help="Excuse nothing: draft only within the stable size.")
 def main(
-    model: Path, draft: Path | None, strategies: str, prompts: int, tokens: int, length: str, branches: int
+    model: Path,
+    draft: Path | None,
+    strategies: str,
+    prompts: int,
+    tokens: int,
+    length: str,
+    branches: int,
+    bit_exact: bool,
 ) -> None:
     questions = mixed(prompts)
     plain: dict[str, tuple[int, ...]] = {}
@@ -73,7 +81,7 @@ def main(
         counts = Counter[str]()
         with edgespec.load(
             model, draft=draft if strategy in ("draft", "auto") else None, strategy=strategy, draft_length=length,
-            draft_branches=branches, ctx=2048,
+            draft_branches=branches, bit_exact=bit_exact, ctx=2048,
         ) as loaded:  # fmt: skip
             checker = None
             for question in questions:

@@ -52,6 +52,8 @@ def model_options(command: _Command) -> _Command:
                          help="Tokens to draft: by expected speed, by recent acceptance, or always N."),
             click.option("--draft-branches", type=click.IntRange(1, 16), default=1, show_default=True,
                          help="Paths that a draft model follows at once; 1 drafts a chain."),
+            click.option("--bit-exact", is_flag=True,
+                         help="Draft only as much as a pass computes, to the last bit, like plain decoding."),
             click.option("--runtime", type=click.Choice(["auto", "llamacpp"]), default="auto", show_default=True,
                          help="What runs the model."),
             click.option("--ctx", type=click.IntRange(1), help="Tokens of prompt and answer together. [default: 4096]"),
@@ -66,6 +68,8 @@ def model_options(command: _Command) -> _Command:
             click.option("--flash-attention/--no-flash-attention", default=None, help="[default: llama.cpp decides]"),
             click.option("--mmap/--no-mmap", default=None,
                          help="Map weights from their file. [default: where it saves memory]"),
+            click.option("--repack/--no-repack", default=True, show_default=True,
+                         help="Let llama.cpp rearrange the weights for this CPU."),
         ],
         command,
     )  # fmt: skip
@@ -102,8 +106,8 @@ def sampling_options(temperature: float, top_k: int = 0, top_p: float = 1.0) -> 
 
 
 _LOADING = (
-    "draft", "strategy", "draft_length", "draft_branches", "runtime", "ctx", "threads", "gpu_layers", "split_mode",
-    "cache_type", "flash_attention", "mmap",
+    "draft", "strategy", "draft_length", "draft_branches", "bit_exact", "runtime", "ctx", "threads", "gpu_layers",
+    "split_mode", "cache_type", "flash_attention", "mmap", "repack",
 )  # fmt: skip
 
 

@@ -1,0 +1,56 @@
+"""How many tokens one pass can take and still give, to the last bit, what passes over single tokens give.
+
+Backends choose kernels by the number of tokens, and different kernels round differently. Where two tokens are nearly
+tied, that alone can turn a greedy answer. Drafts within the stable size can't.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from edgespec.models.cache import recall, remember
+from edgespec.runtimes.base import Runtime, Work
+from edgespec.runtimes.tree import TokenTree
+
+_CONTEXT = 64
+
+
+def stable_size(runtime: Runtime) -> int:
+    """The largest n up to the runtime's largest tree for which passes over 1 to n tokens agree bit by bit.
+
+    Measured, and remembered for the same model, device, threads and backend.
+    """
+    key = hashlib.sha256(f"stable|{runtime.identity}".encode()).hexdigest()[:32]
+    known = recall("stability", key)
+    if isinstance(known, int) and known >= 1:
+        return known
+    size = _measure(runtime)
+    remember("stability", key, size)
+    return size
+
+
+def _measure(runtime: Runtime) -> int:
+    most = min(runtime.options.draft_tokens + 1, runtime.context_length // 2)
+    context = min(_CONTEXT, runtime.context_length - most)
+    # ordinary tokens, spread over the vocabulary
+    tokens = [int(t) for t in np.linspace(0, runtime.vocabulary.size - 1, context + most)]
+    sequence = runtime.open()
+    try:
+        runtime.prefill(sequence, tokens[:context])
+        singles: list[np.ndarray] = []
+        for size in range(1, most + 1):
+            runtime.truncate(sequence, context + size - 1)
+            (scores,) = runtime.forward([Work(sequence, TokenTree.chain([tokens[context + size - 1]]))])
+            singles.append(scores.logits[0].copy())
+            runtime.commit(sequence, [0])
+            runtime.truncate(sequence, context)
+            (scores,) = runtime.forward([Work(sequence, TokenTree.chain(tokens[context : context + size]))])
+            if not np.array_equal(scores.logits, np.array(singles)):
+                return size - 1
+            # stable so far: what this pass put into the cache is what single passes would have
+            runtime.commit(sequence, list(range(size)))
+        return most
+    finally:
+        runtime.release(sequence)
