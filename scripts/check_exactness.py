@@ -33,13 +33,15 @@ def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
 
 def gaps(runtime: Runtime, prefix: list[int], first: int, second: int) -> np.ndarray:
     """logit(first) - logit(second) after `prefix`, with its end computed in passes of 1 to 9 tokens."""
-    values = []
+    values, start = [], max(0, len(prefix) - max(_SIZES))
+    sequence = runtime.open()
+    runtime.prefill(sequence, prefix[:start])
     for size in _SIZES:
-        sequence = runtime.open()
-        runtime.prefill(sequence, prefix[:-size])
+        runtime.prefill(sequence, prefix[start:-size])
         (scores,) = runtime.forward([Work(sequence, TokenTree.chain(prefix[-size:]))])
         values.append(float(scores.logits[-1][first] - scores.logits[-1][second]))
-        runtime.release(sequence)
+        runtime.truncate(sequence, start)
+    runtime.release(sequence)
     return np.array(values)
 
 

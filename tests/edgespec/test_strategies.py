@@ -21,7 +21,8 @@ def parts(draft: bool = False, can_rewind: bool = True) -> Parts:
 
 @pytest.mark.parametrize(
     ("strategy", "draft", "names"),
-    [("plain", True, []), ("auto", False, ["lookup"]), ("auto", True, ["lookup", "draft"]), ("lookup", True, ["lookup"]),
+    [("plain", True, []), ("auto", False, ["lookup"]), ("auto", True, ["lookup", "draft"]),
+     ("lookup", True, ["lookup"]),
      ("draft", True, ["draft"])],
 )  # fmt: skip
 def test_a_strategy_stands_for_its_drafters(strategy: str, draft: bool, names: list[str]) -> None:
