@@ -223,7 +223,9 @@ def test_a_setup_that_pays_is_taken() -> None:
 
 def test_setup_seconds_are_not_taken_for_the_cost_of_drafting() -> None:
     drafter = SimulatedDrafter(lambda _: 0.9, prior=0.9, setup=20.0, cost=0.02)
-    run = simulate([drafter], machine(0.05), 200)
+    curve = CostCurve({n: machine(0.05)(n) for n in SIZES})
+    controller = Controller([drafter], ExpectedSpeed(curve), curve)  # what drafting costs is seen, not told
+    run = simulate([drafter], machine(0.05), 200, controller=controller)
     with_setup = next(i for i, (_, _, drafted, _) in enumerate(run.passes) if drafted)
     assert all(drafted > 0 for _, _, drafted, _ in run.passes[with_setup:])
 

@@ -189,7 +189,7 @@ def brute_force_rates(acceptances: list[float], curve: CostCurve, cost: float, s
     return rates
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(acceptance_lists, curves, st.one_of(st.just(0.0), st.floats(0, 1)))
 def test_the_length_with_the_most_tokens_per_second_is_proposed(
     acceptances: list[float], curve: CostCurve, cost: float

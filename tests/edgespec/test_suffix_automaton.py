@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edgespec.drafters.suffix_automaton import Match, SuffixAutomaton
@@ -46,7 +46,7 @@ def follow_growing(tokens: list[int]) -> None:
         assert automaton.text == tokens[: index + 1]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(small_texts)
 def test_a_match_in_its_own_growing_text_is_the_longest_earlier_suffix(tokens: list[int]) -> None:
     follow_growing(tokens)
@@ -60,13 +60,40 @@ def test_a_match_in_a_repetitive_text_is_the_longest_earlier_suffix(
     follow_growing(unit * times + between + unit * again + between)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
+@given(small_texts)
+def test_a_match_needs_no_notes_to_be_the_longest_earlier_suffix(tokens: list[int]) -> None:
+    automaton = SuffixAutomaton()
+    match = Match(automaton)
+    for index, token in enumerate(tokens):
+        match.advance(token)
+        assert_found(match, tokens[: index + 1], tokens[:index])
+        automaton.append(token)
+
+
+@settings(deadline=None, max_examples=150)
 @given(small_texts, small_texts)
 def test_a_match_of_another_stream_is_its_longest_suffix_in_the_text(text: list[int], stream: list[int]) -> None:
     match = Match(SuffixAutomaton(text))
     for index, token in enumerate(stream):
         match.advance(token)
         assert_found(match, stream[: index + 1], text)
+
+
+@settings(deadline=None)
+@given(tokens_of(3, 12), st.lists(st.tuples(st.booleans(), st.integers(0, 2)), max_size=30))
+@example([1, 2, 3], [(False, 3), *((True, token) for token in (4, 2, 3, 5)), (False, 5)])
+def test_a_match_stays_right_while_the_text_grows_under_it(text: list[int], steps: list[tuple[bool, int]]) -> None:
+    automaton, stream = SuffixAutomaton(text), list[int]()
+    match = Match(automaton)
+    for grows, token in steps:
+        if grows:
+            automaton.append(token)
+            continue
+        known = [*stream[len(stream) - match.length :], token]
+        stream.append(token)
+        match.advance(token)
+        assert_found(match, known, automaton.text)
 
 
 @settings(deadline=None)

@@ -234,8 +234,8 @@ def test_attribute_escapes_lead_nowhere(expression: str) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        "'a' * 3", "3 * 'a'", "'a' * 10000000000", "[1] * 3", "3 * [1]", "(1,) * 3", "range(3) * 3",
-        "messages[0].content * 1000000000", "2 ** 3", "9 ** 9 ** 9", "2.0 ** 0.5",
+        "'a' * 3", "3 * 'a'", "'a' * 1000000", "[1] * 3", "3 * [1]", "(1,) * 3", "range(3) * 3",
+        "messages[0].content * 1000000", "2 ** 3", "9 ** 999", "2.0 ** 0.5",
     ],
 )  # fmt: skip
 def test_operations_that_blow_up_are_refused(expression: str) -> None:

@@ -175,7 +175,7 @@ stop_lists = st.lists(st.text(alphabet="ab\n漢😀", max_size=5), max_size=4)
 positions = st.lists(st.integers(0, 100), max_size=30)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=250)
 @given(texts, stop_lists, positions)
 def test_the_output_is_the_text_up_to_the_first_complete_stop_and_never_taken_back(
     text: str, stops: list[str], at: list[int]
@@ -196,7 +196,7 @@ def test_the_output_is_the_text_up_to_the_first_complete_stop_and_never_taken_ba
     assert stream.stopped == any(stop and stop in text for stop in stops)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(texts, stop_lists)
 def test_character_by_character_the_first_stop_to_be_complete_counts(text: str, stops: list[str]) -> None:
     answer = text
@@ -208,7 +208,7 @@ def test_character_by_character_the_first_stop_to_be_complete_counts(text: str, 
     assert "".join(say([character.encode() for character in text], stops)) == answer
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(texts, st.text(alphabet="ab\n漢😀", min_size=1, max_size=4), positions)
 def test_where_tokens_end_makes_no_difference_to_a_single_stop(text: str, stop: str, at: list[int]) -> None:
     assert "".join(say(cut(text.encode(), at), [stop])) == text.partition(stop)[0]
