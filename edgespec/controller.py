@@ -11,6 +11,9 @@ from .drafters.base import Context, Drafter, Outcome, Prospect
 
 _ALLOWED_LOSS = 0.02
 """Share of the time that may be lost to drafts that don't pay, so that one that starts to pay is noticed."""
+_FRESH = (16, 128)
+"""Passes after which t(1) is measured again by a plain pass while drafts are chosen: at first, and, doubling, at most.
+Without it a curve that was measured too flat could never be found out."""
 _FIRST_PASSES = 1.5
 """Plain passes' worth of time that may be lost from the start."""
 
@@ -45,6 +48,7 @@ class Controller:
         self._drafting: dict[str, float] = {}
         self._seconds = self._lost = 0.0
         self._chosen = PLAIN
+        self._since_plain, self._fresh_for = 0, _FRESH[0]
 
     def expect_drafting(self, drafter: str, seconds: float) -> None:
         """What one token of a drafter costs, before any was drafted."""
@@ -60,7 +64,7 @@ class Controller:
         room = room if self._most is None else min(room, self._most)
         for drafter in self._drafters:
             prospect = drafter.prospect(context) if room > 0 else None
-            if prospect is None:
+            if prospect is None or prospect.limit < 1:
                 continue
             prospect = prospect._replace(limit=min(prospect.limit, room))
             record, cost = self._record(drafter.name, prospect), self._drafting.get(drafter.name, 0.0)
@@ -70,9 +74,11 @@ class Controller:
             elif proposal.rate > best_rate:
                 best = Choice(drafter, proposal.length, prospect.group, prospect.setup_seconds)
                 best_rate = proposal.rate
-        if best.drafter is None and isinstance(self._rule, ExpectedSpeed):
+        if not isinstance(self._rule, ExpectedSpeed):
+            return best
+        if best.drafter is None:
             return self._probe(self._rule, declined)
-        return best
+        return PLAIN if self._since_plain >= self._fresh_for else best
 
     def _probe(self, rule: ExpectedSpeed, declined: list[tuple[Drafter, Prospect, Record, float]]) -> Choice:
         """The most promising draft that isn't expected to pay, as long as losses stay within what is allowed."""
@@ -90,6 +96,12 @@ class Controller:
         """Learn from a pass, a plain one included."""
         seconds = outcome.draft_seconds + outcome.target_seconds
         self._seconds += seconds
+        if outcome.drafted:
+            self._since_plain += 1
+        else:
+            if self._since_plain >= self._fresh_for:
+                self._fresh_for = min(2 * self._fresh_for, _FRESH[1])
+            self._since_plain = 0
         if self._curve is not None:
             if outcome.drafted:
                 gained = (outcome.accepted + 1) * self._curve(1)

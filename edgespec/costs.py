@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from statistics import median
 
@@ -17,7 +19,7 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _ROUNDS = 3
 _CONTEXT = 64
 _LEARNING = 0.1
-_TRUST = (0.25, 4.0)
+_TRUST = (0.5, 2.0)
 """A single step corrects the curve as if it had taken at least and at most this many times what was expected."""
 
 
@@ -29,29 +31,40 @@ class CostCurve:
     """
 
     def __init__(self, seconds: dict[int, float]) -> None:
-        if not seconds or any(n < 1 or not s > 0 for n, s in seconds.items()):
+        if not seconds or any(n < 1 or not 0 < s < math.inf for n, s in seconds.items()):
             raise ValueError("a cost curve needs a positive time for at least one size")
         self._sizes = np.array(sorted(seconds), np.float64)
         # a pass over more tokens never costs less; a measurement that says so was disturbed
         self._seconds = np.maximum.accumulate([seconds[int(n)] for n in self._sizes])
         self._drift = 1.0
         self._ratios: dict[int, float] = {}
+        self._observed: Counter[int] = Counter()
 
     def __call__(self, n: int) -> float:
         """Seconds expected now for a pass over n tokens."""
         return self._measured(n) * self._drift * self._ratios.get(n, 1.0)
 
     def observe(self, n: int, seconds: float) -> None:
-        """Correct the curve by what a pass really took: for this n, and (a growing context, a busy machine) for all."""
-        measured, ratio = self._measured(n), self._ratios.get(n, 1.0)
-        surprise = min(max(seconds / (measured * self._drift * ratio), _TRUST[0]), _TRUST[1])
-        self._drift *= surprise ** (_LEARNING / 2)
-        self._ratios[n] = ratio * surprise ** (_LEARNING / 2)
+        """Correct the curve by what a pass really took.
+
+        A pass over one token tells how fast the machine is now (a growing context, another process) and moves the whole
+        curve; a pass over more corrects its own size relative to that. The first passes of a size correct it the most,
+        so that a wrong measurement doesn't last.
+        """
+        surprise = min(max(seconds / self(n), _TRUST[0]), _TRUST[1])
+        self._observed[n] += 1
+        correction = surprise ** max(_LEARNING, 1 / (self._observed[n] + 4))
+        if n == 1:
+            self._drift *= correction
+        else:
+            self._ratios[n] = self._ratios.get(n, 1.0) * correction
 
     def _measured(self, n: int) -> float:
         sizes, seconds = self._sizes, self._seconds
-        if n <= sizes[-1] or len(sizes) == 1:
-            return float(np.interp(n, sizes, seconds)) * (n if len(sizes) == 1 else 1)
+        if len(sizes) == 1:
+            return float(seconds[0] * n / sizes[0])
+        if n <= sizes[-1]:
+            return float(np.interp(n, sizes, seconds))
         slope = (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2])
         return float(seconds[-1] + slope * (n - sizes[-1]))
 
@@ -64,12 +77,13 @@ def measured_curve(
     Args:
         notify: called once before a measurement, which takes some tens of passes.
     """
+    sizes = _possible(runtime, sizes)
     key = hashlib.sha256(f"{runtime.identity}|{sizes}".encode()).hexdigest()[:32]
     known = recall("costs", key)
     if known is not None:
         try:
             return CostCurve({int(n): float(s) for n, s in known["seconds"].items()})
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             pass  # damaged: measure again
     if notify is not None:
         notify()
@@ -83,8 +97,7 @@ def measure(runtime: Runtime, sizes: tuple[int, ...] = SIZES, rounds: int = _ROU
 
     Sizes that the runtime's context or tree can't hold are left out.
     """
-    most = max(1, min(runtime.options.draft_tokens + 1, runtime.context_length - 1))
-    sizes = tuple(n for n in sizes if n <= most)
+    sizes = _possible(runtime, sizes)
     sequence = runtime.open()
     try:
         # ordinary tokens, spread over the vocabulary; the same for each size
@@ -100,3 +113,9 @@ def measure(runtime: Runtime, sizes: tuple[int, ...] = SIZES, rounds: int = _ROU
         return {n: median(values) for n, values in times.items()}
     finally:
         runtime.release(sequence)
+
+
+def _possible(runtime: Runtime, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes that fit into the runtime's largest tree and context; 1 always does."""
+    most = max(1, min(runtime.options.draft_tokens + 1, runtime.context_length - 1))
+    return sizes[:1] + tuple(n for n in sizes[1:] if n <= most)

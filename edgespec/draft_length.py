@@ -21,26 +21,29 @@ class Record:
         self._prior = prior
         self._tried = [0.0] * _DEPTHS
         self._accepted = [0.0] * _DEPTHS
+        self._prior_weight = [_PRIOR_WEIGHT] * _DEPTHS
         self.shares: deque[float] = deque(maxlen=10)
         """Accepted share of the last passes' drafts."""
 
     def acceptance(self, depth: int) -> float:
         """Chance that the draft token at `depth` (0 is the first) is accepted, those above it being so.
 
-        A mean of what was seen and an expectation that weighs as much as two passes: at depth 0 the group's prior,
-        below it the acceptance one depth up.
+        A mean of what was seen and an expectation: at depth 0 the group's prior, below it the acceptance one depth up.
+        The expectation weighs as much as two passes at first, and fades with each one seen.
         """
         expected = self._prior
-        for i in range(depth + 1):
-            expected = (self._accepted[i] + _PRIOR_WEIGHT * expected) / (self._tried[i] + _PRIOR_WEIGHT)
+        for i in range(min(depth, _DEPTHS - 1) + 1):
+            weight = self._prior_weight[i]
+            expected = (self._accepted[i] + weight * expected) / (self._tried[i] + weight)
         return expected
 
     def observe(self, outcome: Outcome) -> None:
         depths = outcome.tree.depths()
-        deepest = min(max(depths), _DEPTHS)
-        for i in range(min(deepest, outcome.accepted + 1)):
+        deepest = max(depths)
+        for i in range(min(deepest, outcome.accepted + 1, _DEPTHS)):
             self._tried[i] = self._tried[i] * _DISCOUNT + 1
             self._accepted[i] = self._accepted[i] * _DISCOUNT + (i < outcome.accepted)
+            self._prior_weight[i] *= _DISCOUNT
         self.shares.append(outcome.accepted / deepest)
 
 

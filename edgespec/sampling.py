@@ -15,6 +15,11 @@ import numpy as np
 from edgespec.models.errors import UsageError
 
 MAX_PENALTY_WINDOW = 1 << 16
+_NUMBERS = {
+    "temperature": False, "top_k": True, "top_p": False, "min_p": False, "typical_p": False,
+    "repetition_penalty": False, "presence_penalty": False, "frequency_penalty": False, "penalty_window": True,
+}  # fmt: skip
+"""Options that are numbers, and whether they must be whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,12 @@ class SamplingOptions:
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        for name, whole in _NUMBERS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                raise UsageError(f"{name} is {value!r}; a {'whole ' if whole else ''}number is needed")
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise UsageError(f"seed is {self.seed!r}; a whole number is needed")
         self._require("temperature", 0 <= self.temperature < math.inf, "0 or more")
         self._require("top_k", self.top_k >= 0, "0 (off) or more")
         self._require("top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
@@ -197,6 +208,8 @@ class Sampler:
         adjusted = logits.astype(np.float64)
         for adjust in self._adjusts:
             adjust(adjusted, history)
+        if self._adjusts and adjusted.max() == -math.inf:
+            raise UsageError("logit_bias rules out every token")
         return adjusted
 
 

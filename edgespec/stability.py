@@ -14,11 +14,13 @@ from edgespec.models.cache import recall, remember
 from edgespec.runtimes.base import Runtime, Work
 from edgespec.runtimes.tree import TokenTree
 
-_CONTEXT = 64
+_MOST = 17
+_CONTEXTS = (64, 576)
+"""Cached tokens at which it is measured: some kernels depend on the context's length too."""
 
 
 def stable_size(runtime: Runtime) -> int:
-    """The largest n up to the runtime's largest tree for which passes over 1 to n tokens agree bit by bit.
+    """The largest n up to 17 for which passes over 1 to n tokens agree bit by bit.
 
     Measured, and remembered for the same model, device, threads and backend.
     """
@@ -26,14 +28,14 @@ def stable_size(runtime: Runtime) -> int:
     known = recall("stability", key)
     if isinstance(known, int) and known >= 1:
         return known
-    size = _measure(runtime)
+    size = min(_measure(runtime, context) for context in _CONTEXTS)
     remember("stability", key, size)
     return size
 
 
-def _measure(runtime: Runtime) -> int:
-    most = min(runtime.options.draft_tokens + 1, runtime.context_length // 2)
-    context = min(_CONTEXT, runtime.context_length - most)
+def _measure(runtime: Runtime, context: int) -> int:
+    most = max(1, min(_MOST, runtime.options.draft_tokens + 1, runtime.context_length // 2))
+    context = min(context, runtime.context_length - most)
     # ordinary tokens, spread over the vocabulary
     tokens = [int(t) for t in np.linspace(0, runtime.vocabulary.size - 1, context + most)]
     sequence = runtime.open()

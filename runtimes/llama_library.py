@@ -15,16 +15,18 @@ _NEEDED = (
     "llama_memory_seq_rm", "llama_memory_seq_cp", "llama_memory_seq_pos_max", "llama_get_logits",
     "llama_get_embeddings", "llama_set_embeddings", "llama_model_is_recurrent", "llama_model_is_hybrid",
 )  # fmt: skip
-_LEVEL_WARN, _LEVEL_ERROR, _LEVEL_CONTINUED = 3, 4, 5
+_LEVEL_DEBUG, _LEVEL_WARN, _LEVEL_ERROR, _LEVEL_CONTINUED = 1, 3, 4, 5  # ggml_log_level
 
 
 class _Log:
     """Keeps llama.cpp's last messages instead of letting it write to standard error."""
 
     def __init__(self) -> None:
-        self.lines: collections.deque[tuple[int, str]] = collections.deque(maxlen=400)
+        self.lines: collections.deque[tuple[int, str]] = collections.deque(maxlen=1000)
 
     def __call__(self, level: int, text: bytes | None, _user_data: Any) -> None:
+        if level == _LEVEL_DEBUG:
+            return
         message = (text or b"").decode("utf-8", "replace")
         if level == _LEVEL_CONTINUED and self.lines:
             last_level, last = self.lines[-1]

@@ -66,7 +66,9 @@ class Lookup:
             length = _AT_START if at_start else self._predicted_match.length
             if length >= self._match.length:
                 position = self._predicted_match.position
-                return length, self._predicted.text[position : position + _MOST]
+                following = self._predicted.text[position : position + _MOST]
+                if following:
+                    return length, following
         return self._match.length, self._repeated(self._match.position)
 
     def _repeated(self, position: int) -> list[int]:

@@ -227,7 +227,9 @@ def test_setup_seconds_are_not_taken_for_the_cost_of_drafting() -> None:
     controller = Controller([drafter], ExpectedSpeed(curve), curve)  # what drafting costs is seen, not told
     run = simulate([drafter], machine(0.05), 200, controller=controller)
     with_setup = next(i for i, (_, _, drafted, _) in enumerate(run.passes) if drafted)
-    assert all(drafted > 0 for _, _, drafted, _ in run.passes[with_setup:])
+    # all but the plain passes that look how fast the machine is
+    plain = sum(drafted == 0 for _, _, drafted, _ in run.passes[with_setup:])
+    assert plain <= len(run.passes[with_setup:]) / 16
 
 
 def test_drafting_that_is_known_to_be_dear_is_declined() -> None:

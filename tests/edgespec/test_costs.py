@@ -99,19 +99,34 @@ def test_a_pass_as_long_as_expected_changes_nothing() -> None:
     assert [curve(n) for n in MEASURED] == pytest.approx(list(MEASURED.values()))
 
 
-def test_a_slower_pass_makes_its_size_slower_and_a_little_all_sizes() -> None:
+def test_a_slower_pass_of_several_tokens_makes_its_own_size_slower() -> None:
     before, curve = CostCurve(MEASURED), CostCurve(MEASURED)
     curve.observe(4, 2 * before(4))
     assert before(4) < curve(4) < 2 * before(4)
     for n in (1, 2, 3, 8, 20):
-        assert 1 < curve(n) / before(n) < curve(4) / before(4)
+        assert curve(n) == before(n)
+
+
+def test_a_slower_plain_pass_makes_every_size_slower() -> None:
+    before, curve = CostCurve(MEASURED), CostCurve(MEASURED)
+    curve.observe(1, 2 * before(1))
+    for n in (1, 2, 4, 20):
+        assert curve(n) / before(n) == pytest.approx(curve(1) / before(1))
+    assert before(1) < curve(1) < 2 * before(1)
 
 
 def test_a_faster_pass_makes_its_size_faster() -> None:
     before, curve = CostCurve(MEASURED), CostCurve(MEASURED)
     curve.observe(4, before(4) / 2)
     assert before(4) / 2 < curve(4) < before(4)
-    assert curve(1) < before(1)
+
+
+def test_a_size_that_was_measured_far_too_fast_is_found_out_in_some_passes() -> None:
+    curve = CostCurve({1: 1.0, 5: 1.1})
+    for _ in range(30):
+        curve.observe(5, 5.0)
+    assert curve(5) == pytest.approx(5.0, rel=0.15)
+    assert curve(1) == 1.0
 
 
 def test_a_machine_that_is_slower_throughout_is_learnt_for_all_sizes() -> None:

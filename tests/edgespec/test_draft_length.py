@@ -40,8 +40,8 @@ def test_before_any_pass_the_prior_is_expected_at_each_depth() -> None:
 def test_one_pass_counts_beside_a_prior_that_weighs_as_much_as_two() -> None:
     record = Record(0.5)
     record.observe(outcome(3, 1))  # the first was accepted, the second refused, the third not looked at
-    first = (1 + 2 * 0.5) / (1 + 2)
-    second = (0 + 2 * first) / (1 + 2)
+    first = (1 + 1.9 * 0.5) / (1 + 1.9)  # the prior's weight of 2 has faded to 0.95 of it
+    second = (0 + 1.9 * first) / (1 + 1.9)
     assert record.acceptance(0) == pytest.approx(first)
     assert record.acceptance(1) == pytest.approx(second)
     assert record.acceptance(2) == pytest.approx(second)
@@ -53,8 +53,9 @@ def test_older_passes_count_less() -> None:
     for drafted, accepted in ((3, 1), (2, 2), (1, 0)):
         record.observe(outcome(drafted, accepted))
     # depth 0: accepted, accepted, refused; depth 1: refused, accepted, not tried
-    first = (0.95**2 + 0.95 + 2 * 0.5) / (0.95**2 + 0.95 + 1 + 2)
-    second = (1 + 2 * first) / (0.95 + 1 + 2)
+    faded = 2 * 0.95**3, 2 * 0.95**2
+    first = (0.95**2 + 0.95 + faded[0] * 0.5) / (0.95**2 + 0.95 + 1 + faded[0])
+    second = (1 + faded[1] * first) / (0.95 + 1 + faded[1])
     assert record.acceptance(0) == pytest.approx(first)
     assert record.acceptance(1) == pytest.approx(second)
     assert record.acceptance(2) == pytest.approx(second)
@@ -63,8 +64,8 @@ def test_older_passes_count_less() -> None:
 def test_a_draft_accepted_whole_says_nothing_of_deeper_tokens() -> None:
     record = Record(0.1)
     record.observe(outcome(2, 2))
-    first = (1 + 2 * 0.1) / 3
-    second = (1 + 2 * first) / 3
+    first = (1 + 1.9 * 0.1) / 2.9
+    second = (1 + 1.9 * first) / 2.9
     assert [record.acceptance(depth) for depth in range(4)] == pytest.approx([first, second, second, second])
 
 
@@ -80,8 +81,8 @@ def test_in_a_tree_depths_count_not_nodes() -> None:
     tree = TokenTree((9, 1, 2, 3, 4), (-1, 0, 0, 2, 2))
     record = Record(0.5)
     record.observe(Outcome("some", 0, tree, [0, 2, 4], 0.1, 0.2))
-    first = (1 + 2 * 0.5) / 3
-    second = (1 + 2 * first) / 3
+    first = (1 + 1.9 * 0.5) / 2.9
+    second = (1 + 1.9 * first) / 2.9
     assert [record.acceptance(depth) for depth in range(3)] == pytest.approx([first, second, second])
     assert list(record.shares) == [1.0]
 
