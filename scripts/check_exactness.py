@@ -1,7 +1,7 @@
 """Does speculation change what a model says? Greedy answers of each strategy against plain, on real models.
 
-A first difference is excused only as a near-tie: both continuations are computed again in passes of 1 to 9 tokens, and
-their logits must be no further apart than the backend's own noise between those sizes.
+A first difference is excused only as a near-tie: the answer up to there is computed again in passes of 1, 2, 3, 4, 5 and
+8 tokens, and the two tokens' logits must be no further apart than the backend's own noise between those sizes.
 
     python -m scripts.check_exactness MODEL [--draft FILE] [--prompts 200] [--tokens 128]
 """
@@ -21,7 +21,7 @@ from edgespec.runtimes import Runtime, RuntimeOptions, TokenTree, Work, runtime_
 
 from .prompts import mixed
 
-_SIZES = range(1, 10)
+_SIZES = (1, 2, 3, 4, 5, 8)
 
 
 def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
@@ -31,16 +31,21 @@ def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def gaps(runtime: Runtime, prefix: list[int], first: int, second: int) -> np.ndarray:
-    """logit(first) - logit(second) after `prefix`, with its end computed in passes of 1 to 9 tokens."""
-    values, start = [], max(0, len(prefix) - max(_SIZES))
+def gaps(runtime: Runtime, prompt: list[int], answer: list[int], first: int, second: int) -> np.ndarray:
+    """logit(first) - logit(second) after `answer`, with the whole answer computed in passes of different sizes."""
+    values = []
     sequence = runtime.open()
-    runtime.prefill(sequence, prefix[:start])
+    runtime.prefill(sequence, prompt[:-1])
+    tokens = [prompt[-1], *answer]
     for size in _SIZES:
-        runtime.prefill(sequence, prefix[start:-size])
-        (scores,) = runtime.forward([Work(sequence, TokenTree.chain(prefix[-size:]))])
-        values.append(float(scores.logits[-1][first] - scores.logits[-1][second]))
-        runtime.truncate(sequence, start)
+        # the first pass takes what is left over, so that the last one is whole
+        ends = range(len(tokens) % size or size, len(tokens) + 1, size)
+        for start, end in zip([0, *ends], ends, strict=False):
+            (scores,) = runtime.forward([Work(sequence, TokenTree.chain(tokens[start:end]))])
+            gap = float(scores.logits[-1][first] - scores.logits[-1][second])
+            runtime.commit(sequence, list(range(end - start)))
+        values.append(gap)
+        runtime.truncate(sequence, len(prompt) - 1)
     runtime.release(sequence)
     return np.array(values)
 
@@ -101,7 +106,7 @@ def main(
                     continue
                 checker = checker or runtime_class("llamacpp").load(model, RuntimeOptions(ctx=2048))
                 pair = [(*t, -1)[at] for t in (plain[question], answer.tokens)]
-                values = gaps(checker, prompt_tokens(loaded, question) + list(answer.tokens[:at]), *pair)
+                values = gaps(checker, prompt_tokens(loaded, question), list(answer.tokens[:at]), *pair)
                 verdict = "near-tie" if near_tie(values) else "DIFFERENT"
                 counts[verdict] += 1
                 click.echo(
