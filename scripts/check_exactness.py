@@ -1,7 +1,7 @@
 """Does speculation change what a model says? Greedy answers of each strategy against plain, on real models.
 
-A first difference is excused only as a near-tie: the answer up to there is computed again in passes of 1, 2, 3, 4, 5 and
-8 tokens, and the two tokens' logits must be no further apart than the backend's own noise between those sizes.
+A first difference is excused only as a near-tie: the answer up to there is computed again in passes of 1, 2, 3, 4, 5
+and 8 tokens, and the two tokens' logits must be no further apart than the backend's own noise between those sizes.
 
     python -m scripts.check_exactness MODEL [--draft FILE] [--prompts 200] [--tokens 128]
 """
