@@ -24,6 +24,7 @@ from .llama_vocabulary import LlamaVocabulary
 from .offload import layers_that_fit
 from .tree import TokenTree
 
+_MOST_THREADS = 512  # GGML_MAX_N_THREADS
 _NO_SLOT, _ABORTED = 1, 2  # llama_decode's positive results
 _REPACKED = {"Q4_0", "Q4_K", "Q2_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"}
 """Types that llama.cpp rearranges for one CPU or another (ggml-cpu/repack.cpp)."""
@@ -237,6 +238,10 @@ def _check_options(options: RuntimeOptions) -> None:
             raise UsageError(f"{name} is {getattr(options, name)}; at least 1 is needed")
     if options.threads is not None and options.threads < 1:
         raise UsageError(f"threads is {options.threads}; at least 1 is needed")
+    if options.threads is not None and options.threads > _MOST_THREADS:
+        raise UsageError(f"threads is {options.threads}; at most {_MOST_THREADS} can be used")
+    if options.ctx * options.sequences >= 1 << 31:
+        raise UsageError(f"ctx is {options.ctx}; llama.cpp can't count so many tokens")
     if options.cache_type not in CACHE_TYPES:
         raise UsageError(f"cache type {options.cache_type!r} is unknown; choose from {', '.join(CACHE_TYPES)}")
     if options.split_mode not in SPLIT_MODES:

@@ -49,7 +49,7 @@ def test_weights_load_with_and_without_mmap(tiny: Path, mmap: bool) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [("ctx", 0), ("sequences", 0), ("branches", 0), ("batch", 0), ("draft_tokens", 0), ("threads", 0),
-     ("cache_type", "q3"), ("split_mode", "diagonal"), ("sequences", 1000)],
+     ("cache_type", "q3"), ("ctx", 1 << 32), ("threads", 10**30), ("split_mode", "diagonal"), ("sequences", 1000)],
 )  # fmt: skip
 def test_options_out_of_range_are_named(tiny: Path, option: str, value: Any) -> None:
     with pytest.raises(UsageError, match=option.replace("_", ".")):
