@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections import Counter
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import numpy as np
 
-from edgespec.models.cache import recall, remember
+from edgespec.models.cache import remembered
 from edgespec.runtimes.base import Runtime, Work
 from edgespec.runtimes.tree import TokenTree
 
@@ -78,18 +78,17 @@ def measured_curve(
         notify: called once before a measurement, which takes some tens of passes.
     """
     sizes = _possible(runtime, sizes)
-    key = hashlib.sha256(f"{runtime.identity}|{sizes}".encode()).hexdigest()[:32]
-    known = recall("costs", key)
-    if known is not None:
-        try:
-            return CostCurve({int(n): float(s) for n, s in known["seconds"].items()})
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            pass  # damaged: measure again
-    if notify is not None:
-        notify()
-    seconds = measure(runtime, sizes)
-    remember("costs", key, {"runtime": runtime.identity, "seconds": seconds})
-    return CostCurve(seconds)
+
+    def measured() -> dict[str, Any]:
+        if notify is not None:
+            notify()
+        return {"runtime": runtime.identity, "seconds": measure(runtime, sizes)}
+
+    return remembered("costs", f"{runtime.identity}|{sizes}", _restored, measured)
+
+
+def _restored(stored: dict[str, Any]) -> CostCurve:
+    return CostCurve({int(n): float(s) for n, s in stored["seconds"].items()})
 
 
 def measure(runtime: Runtime, sizes: tuple[int, ...] = SIZES, rounds: int = _ROUNDS) -> dict[int, float]:

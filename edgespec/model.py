@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from edgespec.models.checks import check_choice, check_kind, check_text, check_whole, shown, user_path
 from edgespec.models.errors import ModelFileError, UsageError
-from edgespec.models.gguf import GGUFHeader, read_header
-from edgespec.models.gguf_check import check_header
+from edgespec.models.gguf import GGUFHeader
+from edgespec.models.gguf_check import checked_header
 from edgespec.models.manifest import Pack, open_pack
 from edgespec.models.registry import default_model_path
 from edgespec.runtimes import RUNTIMES, Runtime, RuntimeOptions, runtime_class
@@ -24,10 +26,11 @@ from .events import Answer, Event
 from .options import GenerationOptions
 from .session import Session
 from .stability import stable_size
-from .strategies import Parts, make_drafters
+from .strategies import STRATEGIES, Parts, make_drafters
 from .templates import CHATML, ChatTemplate, Message
 
 DEFAULT_CONTEXT = 4096
+MAX_BRANCHES = 16
 _DRAFT_SIZES = (1, 2, 16)
 Notify = Callable[[str], None]
 
@@ -42,7 +45,9 @@ class Model:
         self._controller = controller
         self._session = Session(runtime, controller, strategy)
 
-    def generate(self, prompt: str | Sequence[int], *, raw: bool = False, **options: Any) -> Iterator[Event]:
+    def generate(
+        self, prompt: str | Sequence[int], *, raw: bool = False, **options: Any
+    ) -> Generator[Event, None, None]:
         """Generate an answer to a prompt.
 
         Args:
@@ -56,23 +61,31 @@ class Model:
         Raises:
             UsageError: a bad option or an empty prompt.
             ContextFull: the prompt doesn't fit.
+            RuntimeFailure: the model was closed.
         """
-        if not isinstance(prompt, str):
-            tokens = list(prompt)
-        elif raw or self.template is None:
-            tokens = self._encode(prompt, special=False)
+        if isinstance(prompt, str):
+            check_text("the prompt", prompt)
+            if raw or self.template is None:
+                tokens = self._encode(prompt, special=False)
+            else:
+                tokens = self._encode(self.template.render([{"role": "user", "content": prompt}]), special=True)
+        elif isinstance(prompt, Iterable) and not isinstance(prompt, (bytes, bytearray)):
+            tokens = [*prompt]
         else:
-            tokens = self._encode(self.template.render([{"role": "user", "content": prompt}]), special=True)
+            raise UsageError(f"the prompt is {shown(prompt)}; text or a list of tokens is needed")
         return self._session.generate(tokens, GenerationOptions.of(**options))
 
-    def converse(self, messages: Sequence[Message], **options: Any) -> Iterator[Event]:
+    def converse(self, messages: Iterable[Message], **options: Any) -> Generator[Event, None, None]:
         """Generate the next message of a conversation; a model without a chat template gets ChatML."""
-        template = self.template or ChatTemplate(CHATML, "ChatML")
+        if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+            raise UsageError(f"messages is {shown(messages)}; a list of messages is needed")
+        if self.template is None:
+            self.template = ChatTemplate(CHATML, "ChatML")
         return self._session.generate(
-            self._encode(template.render(messages), special=True), GenerationOptions.of(**options)
+            self._encode(self.template.render(list(messages)), special=True), GenerationOptions.of(**options)
         )
 
-    def chat(self, messages: Sequence[Message], **options: Any) -> Answer:
+    def chat(self, messages: Iterable[Message], **options: Any) -> Answer:
         """The next message of a conversation, whole."""
         return collect(self.converse(messages, **options))
 
@@ -86,7 +99,10 @@ class Model:
         return tokens or ([] if vocabulary.bos is None else [vocabulary.bos])
 
     def close(self) -> None:
-        """Free the memory of target and draft."""
+        """Free the memory of target and draft; an answer that another thread generates ends at its next step."""
+        self._session.close()
+        if self.template is not None:
+            self.template.close()
         self._controller.close()
         self.runtime.close()
 
@@ -101,11 +117,15 @@ def collect(events: Iterator[Event]) -> Answer:
     """The answer that events add up to."""
     text: list[str] = []
     tokens: list[int] = []
-    for event in events:
-        text.append(event.text)
-        tokens += event.tokens
-        if event.finish_reason is not None and event.stats is not None:
-            return Answer("".join(text), tuple(tokens), event.finish_reason, event.stats)
+    try:
+        for event in events:
+            text.append(event.text)
+            tokens += event.tokens
+            if event.finish_reason is not None and event.stats is not None:
+                return Answer("".join(text), tuple(tokens), event.finish_reason, event.stats)
+    finally:
+        if isinstance(events, Generator):  # an interrupt's traceback would hold it, and so the model, for long
+            events.close()
     raise UsageError("the events were already consumed")
 
 
@@ -144,18 +164,28 @@ def load(
         ModelFileError: a file is missing, damaged, or not one that can be run.
         VocabularyMismatch: the draft isn't for this target.
     """
-    say = notify or (lambda _line: None)
+    say = _notifier(notify)
+    check_choice("strategy", strategy, STRATEGIES)
+    check_choice("runtime", runtime, ("auto", *RUNTIMES))
+    check_whole("draft_branches", draft_branches, 1, MAX_BRANCHES)
+    check_kind("bit_exact", bit_exact, bool)
     rule_of = _length_rule(draft_length)
     pack = _pack(model, draft)
     header = vetted(pack.target)
     options.setdefault("branches", MAX_LENGTH if draft_branches > 1 else 1)
     settings = _runtime_options(ctx, header, options, say)
-    backend = runtime_class(_runtime_name(runtime))
-    target = backend.load(pack.target, settings, on_load)
-    try:
+    backend = runtime_class(next(iter(RUNTIMES)) if runtime == "auto" else runtime)
+    with contextlib.ExitStack() as opened:  # closed in turn where something fails
+        template = _template(pack, header)
+        if template is not None:
+            opened.callback(template.close)
+        target = backend.load(pack.target, settings, on_load)
+        opened.callback(target.close)
         curves = _Curves(say)
         load_draft = functools.partial(curves.load, backend, pack.draft, settings)
         drafters = make_drafters(strategy, Parts(pack, target, load_draft, draft_branches))
+        for drafter in drafters:
+            opened.callback(drafter.close)
         needs_curve = draft_length == "auto" and drafters
         curve = curves.of(target, SIZES) if needs_curve else None
         most = stable_size(target) - 1 if bit_exact and drafters else None
@@ -164,10 +194,23 @@ def load(
         controller = Controller(drafters, rule_of(curve), curve, most)
         for name, seconds in curves.drafting.items():
             controller.expect_drafting(name, seconds)
-        return Model(target, controller, strategy, header, _template(pack, header, target))
-    except BaseException:
-        target.close()
-        raise
+        result = Model(target, controller, strategy, header, template)
+        opened.pop_all()
+    return result
+
+
+def _notifier(notify: Notify | None) -> Notify:
+    """Notices are worth less than the answer: one that can't be delivered is dropped."""
+    if notify is None:
+        return lambda _line: None
+    if not callable(notify):
+        raise UsageError(f"notify is {shown(notify)}; a function of one text is needed")
+
+    def say(line: str) -> None:
+        with contextlib.suppress(OSError):
+            notify(line)
+
+    return say
 
 
 class _Curves:
@@ -197,26 +240,19 @@ class _Curves:
 
 def vetted(path: Path) -> GGUFHeader:
     """The header of a model file that passed the checks and the trial in a child process."""
-    header = read_header(path)
-    check_header(header)
+    header = checked_header(path)
     ensure_tried(header)
     return header
 
 
 def _pack(model: str | Path | None, draft: str | Path | None) -> Pack:
-    pack = open_pack(Path(model).expanduser() if model is not None else default_model_path())
+    pack = open_pack(user_path("model", model) if model is not None else default_model_path())
     if draft is None:
         return pack
-    draft_path = Path(draft).expanduser()
+    draft_path = user_path("draft", draft)
     if draft_path.is_dir():
         raise ModelFileError(f"{draft_path}: a draft is a GGUF file, not a folder")
     return dataclasses.replace(pack, draft=draft_path)
-
-
-def _runtime_name(name: str) -> str:
-    if name != "auto" and name not in RUNTIMES:
-        raise UsageError(f"runtime {name!r} is unknown; choose from auto, {', '.join(RUNTIMES)}")
-    return next(iter(RUNTIMES)) if name == "auto" else name
 
 
 def _runtime_options(ctx: int | None, header: GGUFHeader, options: dict[str, Any], say: Notify) -> RuntimeOptions:
@@ -226,7 +262,8 @@ def _runtime_options(ctx: int | None, header: GGUFHeader, options: dict[str, Any
     trained = int(header.hyperparameter("context_length") or DEFAULT_CONTEXT)
     if ctx is None:
         ctx = max(1, min(DEFAULT_CONTEXT, trained))
-    elif ctx > trained:
+    check_whole("ctx", ctx, 1)
+    if ctx > trained:
         say(f"{header.path.name} was trained for a context of {trained}; with {ctx} its answers may get worse")
     return RuntimeOptions(ctx=ctx, **options)
 
@@ -237,22 +274,20 @@ def _length_rule(draft_length: str | int) -> Callable[[CostCurve | None], Length
         return lambda curve: ExpectedSpeed(curve) if curve else FixedLength(0)
     if draft_length == "practice":
         return lambda _curve: RecentAcceptance()
-    try:
-        length = int(draft_length)
-    except ValueError:
-        length = -1
-    if not 1 <= length <= RuntimeOptions().draft_tokens:
-        raise UsageError(f"draft length {draft_length!r} must be auto, practice, or a number from 1 to 32")
+    if isinstance(draft_length, str) and draft_length.isascii() and draft_length.isdecimal():
+        draft_length = int(draft_length[:9])
+    most = RuntimeOptions().draft_tokens
+    if isinstance(draft_length, bool) or not isinstance(draft_length, int) or not 1 <= draft_length <= most:
+        raise UsageError(f"draft length {shown(draft_length)} must be auto, practice, or a number from 1 to {most}")
+    length = draft_length
     return lambda _curve: FixedLength(length)
 
 
-def _template(pack: Pack, header: GGUFHeader, runtime: Runtime) -> ChatTemplate | None:
+def _template(pack: Pack, header: GGUFHeader) -> ChatTemplate | None:
     source = pack.template or header.metadata.get("tokenizer.chat_template")
     if not isinstance(source, str) or not source.strip():
         return None
-    vocabulary = runtime.vocabulary
-    texts = [
-        vocabulary.text(t) if isinstance(t, int) and 0 <= t < vocabulary.size else ""
-        for t in (header.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos"))
-    ]
+    tokens: Sequence[str] = header.metadata["tokenizer.ggml.tokens"]
+    ids = [header.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")]
+    texts = [tokens[i] if isinstance(i, int) and 0 <= i < len(tokens) else "" for i in ids]
     return ChatTemplate(source, str(header.path), *texts)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgespec.models.checks import check_kind, check_number, check_text, check_whole, shown
 from edgespec.models.errors import UsageError
 
 from .sampling import SamplingOptions
@@ -35,10 +37,16 @@ class GenerationOptions:
     on_prefill: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 0:
-            raise UsageError(f"max_tokens is {self.max_tokens}; it must be 0 or more")
-        if self.deadline_s is not None and not self.deadline_s >= 0:
-            raise UsageError(f"deadline_s is {self.deadline_s}; it must be 0 or more")
+        if self.max_tokens is not None:
+            check_whole("max_tokens", self.max_tokens)
+        if self.deadline_s is not None and self.deadline_s != math.inf:
+            check_number("deadline_s", self.deadline_s, 0)
+        for stop in self.stop:
+            check_text("stop", stop)
+        check_text("prediction", self.prediction)
+        check_kind("cancel", self.cancel, threading.Event, None)
+        if self.on_prefill is not None and not callable(self.on_prefill):
+            raise UsageError(f"on_prefill is {shown(self.on_prefill)}; a function of two numbers is needed")
 
     @classmethod
     def of(cls, **options: Any) -> GenerationOptions:
@@ -51,7 +59,8 @@ class GenerationOptions:
         unknown = options.keys() - set(SamplingOptions.__slots__)
         if unknown:
             raise UsageError(f"unknown option {sorted(unknown)[0]!r}")
-        if isinstance(own.get("stop"), str):
-            raise UsageError("stop is one string; a list of strings is needed")
-        own["stop"] = tuple(own.get("stop") or ())
+        stop = own.get("stop")
+        if isinstance(stop, (str, bytes)) or not (stop is None or isinstance(stop, Iterable)):
+            raise UsageError(f"stop is {shown(stop)}; a list of strings is needed")
+        own["stop"] = tuple(stop or ())
         return cls(sampling=SamplingOptions(**options), **own)

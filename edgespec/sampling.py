@@ -12,14 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from edgespec.models.checks import check_kind, check_number, check_whole
 from edgespec.models.errors import UsageError
 
 MAX_PENALTY_WINDOW = 1 << 16
-_NUMBERS = {
-    "temperature": False, "top_k": True, "top_p": False, "min_p": False, "typical_p": False,
-    "repetition_penalty": False, "presence_penalty": False, "frequency_penalty": False, "penalty_window": True,
+_MOST_CHANGE = 1e6
+"""Of a logit; real ones stay below 100. More would let sums overflow, and says nothing more."""
+_RANGES = {
+    "temperature": (0, math.inf), "top_p": (0, 1), "min_p": (0, 1), "typical_p": (0, 1),
+    "repetition_penalty": (1e-3, 1e3),
+    "presence_penalty": (-_MOST_CHANGE, _MOST_CHANGE), "frequency_penalty": (-_MOST_CHANGE, _MOST_CHANGE),
 }  # fmt: skip
-"""Options that are numbers, and whether they must be whole."""
+_COUNTS = {"top_k": None, "penalty_window": MAX_PENALTY_WINDOW}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +57,20 @@ class SamplingOptions:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        for name, whole in _NUMBERS.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise UsageError(f"{name} is {value!r}; a {'whole ' if whole else ''}number is needed")
-        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
-            raise UsageError(f"seed is {self.seed!r}; a whole number is needed")
-        self._require("temperature", 0 <= self.temperature < math.inf, "0 or more")
-        self._require("top_k", self.top_k >= 0, "0 (off) or more")
-        self._require("top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
-        self._require("min_p", 0 <= self.min_p <= 1, "from 0 to 1")
-        self._require("typical_p", 0 < self.typical_p <= 1, "above 0 and at most 1")
-        self._require("repetition_penalty", 0 < self.repetition_penalty < math.inf, "above 0")
-        self._require("presence_penalty", math.isfinite(self.presence_penalty), "a finite number")
-        self._require("frequency_penalty", math.isfinite(self.frequency_penalty), "a finite number")
-        self._require("penalty_window", 0 <= self.penalty_window <= MAX_PENALTY_WINDOW, "from 0 to 65536")
-        self._require("seed", self.seed is None or self.seed >= 0, "0 or more")
+        for name, (least, most) in _RANGES.items():
+            check_number(name, getattr(self, name), least, most)
+        for name, highest in _COUNTS.items():
+            check_whole(name, getattr(self, name), 0, highest)
+        for name in ("top_p", "typical_p"):
+            if getattr(self, name) == 0:
+                raise UsageError(f"{name} is 0; it must be above 0 (1 is off)")
+        if self.seed is not None:
+            check_whole("seed", self.seed)
+        check_kind("logit_bias", self.logit_bias, Mapping)
         for token, bias in self.logit_bias.items():
-            if token < 0 or math.isnan(bias) or bias == math.inf:
-                raise UsageError(
-                    f"logit_bias: {bias} for token {token}; a token id and a number below infinity are needed"
-                )
-
-    def _require(self, name: str, holds: bool, wanted: str) -> None:
-        if not holds:
-            raise UsageError(f"{name} is {getattr(self, name)}; it must be {wanted}")
+            check_whole("a token of logit_bias", token)
+            if bias != -math.inf:
+                check_number(f"logit_bias of token {token}", bias, -_MOST_CHANGE, _MOST_CHANGE)
 
 
 class Candidates(NamedTuple):
@@ -164,8 +157,9 @@ def min_p(fraction: float) -> Filter:
 
 def temper(temperature: float) -> Filter:
     def scale(candidates: Candidates) -> Candidates:
-        # the maximum is taken out first: divided by a tiny temperature, a logit can pass the largest float
-        return Candidates(candidates.tokens, (candidates.logits - candidates.logits.max()) / temperature)
+        # the maximum is taken out first, and what a tiny temperature then drives below all floats has no chance anyway
+        with np.errstate(over="ignore"):
+            return Candidates(candidates.tokens, (candidates.logits - candidates.logits.max()) / temperature)
 
     return scale
 

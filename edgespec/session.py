@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
+import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgespec.models.errors import ContextFull, UsageError
+from edgespec.models.checks import check_whole
+from edgespec.models.errors import ContextFull, RuntimeFailure, UsageError
 from edgespec.runtimes.base import Runtime
 from edgespec.runtimes.memory import peak_memory_bytes
 
@@ -63,15 +64,19 @@ class _Tally:
 
 
 class _Interruption:
-    """Says when to stop before the end, and why."""
+    """Says when to stop before the end, and why.
 
-    def __init__(self, options: GenerationOptions, started: float) -> None:
-        self._cancel = options.cancel
+    Args:
+        closing: set when the session is closed meanwhile.
+    """
+
+    def __init__(self, options: GenerationOptions, started: float, closing: threading.Event) -> None:
+        self._cancels = [event for event in (options.cancel, closing) if event is not None]
         self._end = None if options.deadline_s is None else started + options.deadline_s
         self.reason: FinishReason | None = None
 
     def __call__(self) -> bool:
-        if self._cancel is not None and self._cancel.is_set():
+        if any(event.is_set() for event in self._cancels):
             self.reason = "cancelled"
         elif self._end is not None and time.perf_counter() >= self._end:
             self.reason = "deadline"
@@ -112,6 +117,9 @@ class _Transcript:
 class Session:
     """Generates answers on one sequence. What two prompts have in common at their beginning is computed once.
 
+    Each step of an answer holds a lock, so that closing from another thread waits for the step's end, not for the
+    answer's, and never frees what a step still uses.
+
     Args:
         strategy: only for the statistics.
     """
@@ -121,23 +129,40 @@ class Session:
         self._sequence = runtime.open()
         self._tokens: list[int] = []
         """What the cache holds, and perhaps more."""
-        self._busy = False
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._answer: object | None = None
+        """Stands for the answer that is being generated."""
 
-    def generate(self, prompt: Sequence[int], options: GenerationOptions) -> Iterator[Event]:
+    def generate(self, prompt: Sequence[int], options: GenerationOptions) -> Generator[Event, None, None]:
         """Events of one answer; the last one carries the reason of its end and the statistics.
 
         Raises:
             ContextFull: the prompt doesn't fit.
             UsageError: an empty prompt, or another answer of this session is being generated.
+            RuntimeFailure: the session was closed.
         """
+        self._require_open()
         self._check(prompt, options)
-        return self._events(list(prompt), options, _Tally(len(prompt)))
+        return self._events([int(token) for token in prompt], options, _Tally(len(prompt)))
+
+    def close(self) -> None:
+        """End the answer that is being generated, in whatever thread, and wait for the end of its step."""
+        self._closing.set()
+        with self._lock:
+            self._runtime.release(self._sequence)
+
+    def _require_open(self) -> None:
+        if self._closing.is_set():
+            raise RuntimeFailure("this model was closed")
 
     def _check(self, prompt: Sequence[int], options: GenerationOptions) -> None:
         size, room = self._runtime.vocabulary.size, self._runtime.context_length
         if not prompt:
             raise UsageError("the prompt is empty")
-        if any(not 0 <= token < size for token in prompt):
+        for token in prompt:
+            check_whole("a token of the prompt", token)
+        if any(token >= size for token in prompt):
             raise UsageError(f"the prompt holds a token outside the vocabulary of {size}")
         if any(token >= size for token in options.sampling.logit_bias):
             raise UsageError(f"logit_bias names a token outside the vocabulary of {size}")
@@ -146,28 +171,42 @@ class Session:
                 f"the prompt has {len(prompt)} tokens and the context holds {room}; shorten it or raise --ctx"
             )
 
-    def _events(self, prompt: list[int], options: GenerationOptions, tally: _Tally) -> Iterator[Event]:
-        if self._busy:
-            raise UsageError("this model is generating another answer; finish or close that one first")
-        self._busy = True
-        interruption = _Interruption(options, tally.started)
+    def _events(self, prompt: list[int], options: GenerationOptions, tally: _Tally) -> Generator[Event, None, None]:
+        own = object()
+        interruption = _Interruption(options, tally.started, self._closing)
         transcript = _Transcript(TextStream(self._runtime.vocabulary.piece, options.stop))
+        steps = self._steps(prompt, options, tally, interruption)
         try:
-            with contextlib.closing(self._steps(prompt, options, tally, interruption)) as steps:
-                for step in steps:
-                    offered = len(step.tokens)
-                    events = transcript.take(step)
-                    tally.count(step)
-                    if len(step.tokens) < offered:  # what comes after a stop string was never said
-                        del self._tokens[len(self._tokens) - offered + len(step.tokens) :]
-                    yield from events
-                    if transcript.stopped:
-                        break
+            with self._lock:
+                if self._answer is not None:
+                    raise UsageError("this model is generating another answer; finish or close that one first")
+                self._answer = own
+            while events := self._advance(steps, transcript, tally):
+                yield from events
             ended = transcript.stopped or transcript.last in self._runtime.vocabulary.end_tokens
             reason: FinishReason = "stop" if ended else interruption.reason or "length"
             yield transcript.finish(reason, tally.stats(self._strategy, self._runtime.name))
         finally:
-            self._busy = False
+            with self._lock:
+                steps.close()
+                if self._answer is own:
+                    self._answer = None
+
+    def _advance(self, steps: Iterator[Step], transcript: _Transcript, tally: _Tally) -> list[Event]:
+        """What the next steps say, as soon as it is something; nothing at the answer's end."""
+        events: list[Event] = []
+        while not events and not transcript.stopped:
+            with self._lock:
+                self._require_open()
+                step = next(steps, None)
+                if step is None:
+                    break
+                offered = len(step.tokens)
+                events = transcript.take(step)
+                tally.count(step)
+                if len(step.tokens) < offered:  # what comes after a stop string was never said
+                    del self._tokens[len(self._tokens) - offered + len(step.tokens) :]
+        return events
 
     def _steps(
         self, prompt: list[int], options: GenerationOptions, tally: _Tally, interruption: _Interruption

@@ -6,11 +6,11 @@ tied, that alone can turn a greedy answer. Drafts within the stable size can't.
 
 from __future__ import annotations
 
-import hashlib
+from typing import Any
 
 import numpy as np
 
-from edgespec.models.cache import recall, remember
+from edgespec.models.cache import remembered
 from edgespec.runtimes.base import Runtime, Work
 from edgespec.runtimes.tree import TokenTree
 
@@ -24,13 +24,15 @@ def stable_size(runtime: Runtime) -> int:
 
     Measured, and remembered for the same model, device, threads and backend.
     """
-    key = hashlib.sha256(f"stable|{runtime.identity}".encode()).hexdigest()[:32]
-    known = recall("stability", key)
-    if isinstance(known, int) and known >= 1:
-        return known
-    size = min(_measure(runtime, context) for context in _CONTEXTS)
-    remember("stability", key, size)
-    return size
+    return remembered(
+        "stability", runtime.identity, _restored, lambda: min(_measure(runtime, context) for context in _CONTEXTS)
+    )
+
+
+def _restored(size: Any) -> int:
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _MOST:
+        raise ValueError("not a size")
+    return int(size)
 
 
 def _measure(runtime: Runtime, context: int) -> int:

@@ -1,21 +1,22 @@
-"""Chat templates: Jinja text from a model file, so run in a sandbox."""
+"""Chat templates: Jinja text from a model file, so rendered by a process that can't do harm."""
 
 from __future__ import annotations
 
-import datetime
+import contextlib
 import json
+import subprocess
+import sys
+import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jinja2
-
-from edgespec.models.errors import ModelFileError, UsageError
-
-from .sandbox import Sandbox, fresh_budget
+from edgespec.models.checks import check_kind, check_text, shown
+from edgespec.models.errors import ModelFileError, RuntimeFailure, UsageError
 
 Message = Mapping[str, Any]
 MAX_TEMPLATE_LENGTH = 1 << 18
-MAX_RENDERED_LENGTH = 1 << 26
+_TIME_LIMIT_S = 10.0
 
 # What most models without a template of their own were trained on.
 CHATML = (
@@ -25,7 +26,7 @@ CHATML = (
 
 
 class ChatTemplate:
-    """A compiled template.
+    """A template, compiled and rendered by a child process that starts at once and ends with this object.
 
     Args:
         source: the template's text.
@@ -37,47 +38,130 @@ class ChatTemplate:
         self._origin, self._names = origin, {"bos_token": bos, "eos_token": eos}
         if len(source) > MAX_TEMPLATE_LENGTH:
             raise ModelFileError(f"{origin}: the chat template has {len(source)} characters; at most 262144 are run")
-        environment = Sandbox()
-        environment.globals |= {"raise_exception": _raise, "strftime_now": _strftime_now}
-        environment.filters["tojson"] = _tojson
-        try:
-            self._template = environment.compiled(source)
-        except Exception as error:  # syntax, but also what Python's compiler can't nest or read
-            raise ModelFileError(f"{origin}: the chat template can't be read: {error}; use --raw") from None
+        self._source = source
+        self._lock = threading.Lock()
+        self._worker: _Worker | None = _Worker(source)
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
         """The prompt for a conversation.
 
         Raises:
             UsageError: the template refuses these messages, or fails on them.
+            ModelFileError: it isn't a template.
         """
-        for message in messages:
-            if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str):
-                raise UsageError("each message needs a 'role' and a 'content', both text")
-        fresh_budget()
+        conversation = list(messages)
+        for message in conversation:
+            _check_message(message)
+        values = {"messages": conversation, "add_generation_prompt": add_generation_prompt, "tools": None}
         try:
-            parts, length = [], 0
-            for part in self._template.generate(
-                messages=list(messages), add_generation_prompt=add_generation_prompt, tools=None, **self._names
-            ):
-                parts.append(part)
-                length += len(part)
-                if length > MAX_RENDERED_LENGTH:
-                    raise UsageError(f"{self._origin}: the chat template writes more than 64 MiB")
-            return "".join(parts)
-        except UsageError:
-            raise
-        except Exception as error:  # whatever a foreign template may do: type errors, overflow, recursion
-            raise UsageError(f"{self._origin}: the chat template fails on this conversation: {error}") from None
+            request = json.dumps(values | self._names).encode() + b"\n"
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"a message holds what JSON can't: {error}") from None
+        with self._lock:
+            answer = self._ask(request)
+        if "error" in answer:
+            raise UsageError(f"{self._origin}: the chat template fails on this conversation: {answer['error']}")
+        return str(answer["text"])
+
+    def _ask(self, request: bytes) -> dict[str, str]:
+        # one that was ended, by its own limits or from outside, is replaced
+        if self._worker is None or self._worker.ended:
+            self._worker = _Worker(self._source)
+        worker = self._worker
+        self._worker = None  # until it proved to be well
+        refusal = worker.refusal()
+        if refusal is not None:
+            worker.end()
+            raise ModelFileError(f"{self._origin}: the chat template can't be read: {refusal}; use --raw")
+        answer = worker.ask(request)
+        if "died" in answer:
+            worker.end()
+            return {"error": answer["died"]}
+        self._worker = worker
+        return answer
+
+    def close(self) -> None:
+        """End the child process. A later `render` would start another one."""
+        with self._lock:
+            if self._worker is not None:
+                self._worker.end()
+            self._worker = None
 
 
-def _raise(message: str) -> None:
-    raise jinja2.exceptions.TemplateRuntimeError(message)
+class _Worker:
+    """The child process, and questions to it."""
+
+    def __init__(self, source: str) -> None:
+        # -P: nothing of the folder that we happen to be in is imported; a session of its own: Ctrl-C isn't for it
+        command = [sys.executable, "-P", "-m", f"{__package__}.template_worker", str(_TIME_LIMIT_S)]
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+        except OSError as error:
+            raise RuntimeFailure(f"no process for the chat template can be started: {error}") from None
+        self.end = weakref.finalize(self, _end, self._process)
+        self._known: str | None = None
+        self._compiled = False
+        self._send(json.dumps({"template": source}).encode() + b"\n")
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def refusal(self) -> str | None:
+        """Why the template can't be compiled; None where it can."""
+        if not self._compiled:
+            answer = self._receive()
+            self._known = answer.get("error", answer.get("died"))
+            self._compiled = True
+        return self._known
+
+    def ask(self, request: bytes) -> dict[str, str]:
+        """The child's answer, or {"died": why} where it has none."""
+        self._send(request)
+        return self._receive()
+
+    def _send(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        except (OSError, ValueError):  # it died; `_receive` finds out
+            pass
+
+    def _receive(self) -> dict[str, str]:
+        assert self._process.stdout is not None
+        # the child ends itself in time where the system lets it; this is for the others
+        timer = threading.Timer(2 * _TIME_LIMIT_S, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        if line.endswith(b"\n"):
+            answer: dict[str, str] = json.loads(line)
+            return answer
+        return {"died": f"it takes more than {_TIME_LIMIT_S:g} s or too much memory"}
 
 
-def _strftime_now(format_: str) -> str:
-    return datetime.datetime.now().strftime(format_)
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # what was still to be flushed can't be
+                stream.close()
 
 
-def _tojson(value: Any, indent: int | None = None, **_options: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _check_message(message: Any) -> None:
+    if not isinstance(message, Mapping):
+        raise UsageError(f"a message is {shown(message)}; a mapping with 'role' and 'content' is needed")
+    for name in ("role", "content"):
+        if not isinstance(message.get(name), str):
+            raise UsageError("each message needs a 'role' and a 'content', both text")
+        check_text(f"a message's {name}", message[name])
+    for name in message:
+        check_kind("a message's key", name, str)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import stat
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,9 @@ class StringArray(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         return (self[i] for i in range(len(self)))
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} strings>"
+
 
 @dataclass(frozen=True, slots=True)
 class GGUFHeader:
@@ -130,7 +134,10 @@ def read_header(path: Path) -> GGUFHeader:
     if path.is_dir():
         raise ModelFileError(f"{path}: is a folder without edgespec.json; name a GGUF file or a pack")
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a named pipe would wait for ever, a device never end
+            raise ModelFileError(f"{path}: isn't a regular file; name a GGUF file or a pack")
+        size = status.st_size
         with path.open("rb") as file:
             if size < 24:
                 raise ModelFileError(f"{path}: not a GGUF file ({size} bytes; a header alone has 24)")

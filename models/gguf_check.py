@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+
 import numpy as np
 
 from .errors import ModelFileError
-from .gguf import GGUFHeader, StringArray
+from .gguf import GGUFHeader, StringArray, read_header
 
 TOKENIZER_KINDS = ("gpt2", "llama", "bert", "t5", "rwkv", "plamo2", "hybriddna")
 _COUNTS = ("block_count", "embedding_length", "attention.head_count", "context_length")
+
+
+def checked_header(path: Path) -> GGUFHeader:
+    """Read and check a model file's header; the last ones are kept, since 150,000 tokens take a while.
+
+    Raises:
+        ModelFileError: missing, damaged, or not one that can be run.
+    """
+    try:
+        stat = path.stat()
+    except OSError:
+        return read_header(path)  # which says what is wrong
+    return _checked_header(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+@functools.lru_cache(maxsize=4)
+def _checked_header(path: Path, *_state: int) -> GGUFHeader:
+    header = read_header(path)
+    check_header(header)
+    return header
 
 
 def check_header(header: GGUFHeader) -> None:

@@ -79,6 +79,8 @@ def _read_manifest(path: Path) -> Pack:
 
 def _load_json(path: Path) -> Any:
     try:
+        if not path.is_file() and path.exists():  # a named pipe would wait for ever, a device never end
+            raise ModelFileError(f"{path}: isn't a regular file; make the pack again")
         if path.stat().st_size > MAX_MANIFEST_BYTES:
             raise ModelFileError(f"{path}: larger than {MAX_MANIFEST_BYTES >> 20} MiB, so not a manifest")
         return json.loads(path.read_text("utf-8"))

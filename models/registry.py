@@ -70,11 +70,10 @@ def default_model_path(model: KnownModel = DEFAULT_MODEL) -> Path:
                 _store(model, stream, path)
             return path
         except _FAILURES as error:
-            failures.append(f"  {(source.__doc__ or '').strip()}: {error}")
+            failures.append(f"{(source.__doc__ or '').strip()}: {error}")
     raise ModelFileError(
-        f"the default model {model.name} isn't in {path.parent} and could not be fetched:\n"
-        + "\n".join(failures)
-        + "\nName a GGUF file of your own, or try again with a network."
+        f"the default model {model.name} isn't in {path.parent} and could not be fetched ({'; '.join(failures)}); "
+        "name a GGUF file of your own, or try again with a network"
     )
 
 

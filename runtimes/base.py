@@ -9,10 +9,18 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from edgespec.models.checks import check_choice, check_kind, check_whole
+
 from .tree import TokenTree
 
 CACHE_TYPES = ("f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 SPLIT_MODES = ("none", "layer", "row")
+MAX_DRAFT_TOKENS = 1024
+_MOST = (1 << 31) - 1
+_RANGES = {
+    "ctx": (1, _MOST), "sequences": (1, 1024), "draft_tokens": (1, MAX_DRAFT_TOKENS), "branches": (1, 1024),
+    "threads": (1, 512), "batch": (1, 1 << 16), "gpu_layers": (-1, _MOST), "main_gpu": (0, 255),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,9 @@ class RuntimeOptions:
         flash_attention: None leaves the choice to the backend.
         mmap: map the weights from the file; None: where that saves memory.
         repack: let the backend rearrange the weights for this CPU, which takes a while and pays when they are used.
+
+    Raises:
+        UsageError: a value of the wrong type or out of range.
     """
 
     ctx: int = 4096
@@ -48,6 +59,17 @@ class RuntimeOptions:
     flash_attention: bool | None = None
     mmap: bool | None = None
     repack: bool = True
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None or name not in ("threads", "gpu_layers"):
+                check_whole(name, value, least, most)
+        check_choice("split_mode", self.split_mode, SPLIT_MODES)
+        check_choice("cache_type", self.cache_type, CACHE_TYPES)
+        check_kind("flash_attention", self.flash_attention, bool, None)
+        check_kind("mmap", self.mmap, bool, None)
+        check_kind("repack", self.repack, bool)
 
 
 class Sequence(Protocol):

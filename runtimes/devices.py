@@ -29,17 +29,31 @@ def list_devices() -> list[Device]:
         handle = library.ggml_backend_dev_get(index)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         library.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
-        kind = library.ggml_backend_dev_type(handle)
+        number = library.ggml_backend_dev_type(handle)
+        kind = KINDS[number] if number < len(KINDS) else f"kind {number}"
+        available = _available() if kind == "cpu" else None
         devices.append(
             Device(
                 name=library.ggml_backend_dev_name(handle).decode("utf-8", "replace"),
                 description=library.ggml_backend_dev_description(handle).decode("utf-8", "replace"),
-                kind=KINDS[kind] if kind < len(KINDS) else f"kind {kind}",
-                memory_free=free.value,
+                kind=kind,
+                memory_free=free.value if available is None else available,
                 memory_total=total.value,
             )
         )
     return devices
+
+
+def _available() -> int | None:
+    """Bytes that could be had without swapping; ggml reports the CPU's memory as if all of it were free."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):  # not Linux
+        pass
+    return None
 
 
 def default_threads() -> int:

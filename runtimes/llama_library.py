@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import re
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -34,12 +35,20 @@ class _Log:
         else:
             self.lines.append((level, message))
 
+    def forget(self) -> None:
+        """Begin anew, before a call whose complaint may be wanted."""
+        self.lines.clear()
+
     def complaint(self) -> str:
-        """What llama.cpp said last that was an error, or a warning where there was none."""
+        """The first error since `forget`, or the first warning where there was none.
+
+        Later ones only repeat that it failed. The function's name at a line's beginning tells nothing.
+        """
         for wanted in (_LEVEL_ERROR, _LEVEL_WARN):
-            for level, line in reversed(self.lines):
-                if level == wanted and line.strip():
-                    return line.strip()
+            for level, line in self.lines:
+                text = re.sub(r"^\w+: (error loading model: )?", "", " ".join(line.split()))
+                if level == wanted and text:
+                    return text
         return "llama.cpp gave no reason"
 
 

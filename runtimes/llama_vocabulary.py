@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from edgespec.models.errors import RuntimeFailure
+from edgespec.models.checks import check_text
+from edgespec.models.errors import RuntimeFailure, UsageError
 from edgespec.models.gguf import GGUFHeader, StringArray
 
 from .llama_library import llama
@@ -18,10 +20,14 @@ _NORMAL, _BYTE = 1, 6  # llama_token_type
 
 
 class LlamaVocabulary:
-    """Implements `Vocabulary`. Belongs to a loaded model and must not outlive it."""
+    """Implements `Vocabulary` as long as the model that it belongs to is open.
 
-    def __init__(self, vocab: Any, header: GGUFHeader) -> None:
-        self._llama, self._vocab = llama(), vocab
+    Args:
+        is_open: whether it is; llama.cpp frees the vocabulary with the model.
+    """
+
+    def __init__(self, vocab: Any, header: GGUFHeader, is_open: Callable[[], bool]) -> None:
+        self._llama, self._vocab, self._is_open = llama(), vocab, is_open
         self.size: int = self._llama.llama_vocab_n_tokens(vocab)
         self._texts: StringArray = header.metadata["tokenizer.ggml.tokens"]
         self._types: np.ndarray | None = header.metadata.get("tokenizer.ggml.token_type")
@@ -32,6 +38,7 @@ class LlamaVocabulary:
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
+        self._require_open()
         # only control tokens can end an answer; asking for each of 150,000 tokens takes a tenth of a second
         special = (
             np.arange(self.size) if self._types is None else np.flatnonzero(~np.isin(self._types, (_NORMAL, _BYTE)))
@@ -53,7 +60,8 @@ class LlamaVocabulary:
         return self._texts[token]
 
     def encode(self, text: str, *, special: bool, add_bos: bool) -> list[int]:
-        data = text.encode("utf-8", "replace")
+        check_text("the text", text)
+        data = text.encode("utf-8")
         capacity = len(data) + 16
         tokens = self._tokenize(data, capacity, special)
         if add_bos and self.adds_bos and self.bos is not None and tokens[:1] != [self.bos]:
@@ -61,6 +69,7 @@ class LlamaVocabulary:
         return tokens
 
     def _tokenize(self, data: bytes, capacity: int, special: bool) -> list[int]:
+        self._require_open()
         buffer = (ctypes.c_int32 * capacity)()
         count = self._llama.llama_tokenize(self._vocab, data, len(data), buffer, capacity, False, special)
         if count == -(1 << 31):
@@ -69,12 +78,19 @@ class LlamaVocabulary:
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         key = (token, special)
+        if not 0 <= token < self.size:
+            raise UsageError(f"token {token} is outside the vocabulary of {self.size}")
         known = self._pieces.get(key)
         if known is None:
             known = self._pieces[key] = self._piece(token, special, 64)
         return known
 
     def _piece(self, token: int, special: bool, capacity: int) -> bytes:
+        self._require_open()
         buffer = ctypes.create_string_buffer(capacity)
         count = self._llama.llama_token_to_piece(self._vocab, token, buffer, capacity, 0, special)
         return self._piece(token, special, -count) if count < 0 else buffer.raw[:count]
+
+    def _require_open(self) -> None:
+        if not self._is_open():
+            raise RuntimeFailure("this model was closed")

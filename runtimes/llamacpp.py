@@ -12,19 +12,18 @@ from typing import Any
 import numpy as np
 
 from edgespec.models.errors import ContextFull, ModelFileError, RuntimeFailure, UsageError
-from edgespec.models.gguf import TENSOR_TYPES, GGUFHeader, read_header
-from edgespec.models.gguf_check import check_header
+from edgespec.models.gguf import TENSOR_TYPES, GGUFHeader
+from edgespec.models.gguf_check import checked_header
 
-from .base import CACHE_TYPES, SPLIT_MODES, RuntimeOptions, Scores, Work
+from .base import SPLIT_MODES, RuntimeOptions, Scores, Work
 from .devices import default_threads, list_devices
 from .llama_batch import Batch
 from .llama_cells import CellPlan, LlamaSequence
 from .llama_library import LOG, llama, version
 from .llama_vocabulary import LlamaVocabulary
-from .offload import layers_that_fit
+from .offload import check_cache, layers_that_fit
 from .tree import TokenTree
 
-_MOST_THREADS = 512  # GGML_MAX_N_THREADS
 _NO_SLOT, _ABORTED = 1, 2  # llama_decode's positive results
 _REPACKED = {"Q4_0", "Q4_K", "Q2_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"}
 """Types that llama.cpp rearranges for one CPU or another (ggml-cpu/repack.cpp)."""
@@ -53,12 +52,13 @@ class LlamaCpp:
     def __init__(self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions) -> None:
         self._llama, self._model, self._context = llama(), model, context
         self.path, self.header, self.options = path, header, options
-        self.vocabulary = LlamaVocabulary(self._llama.llama_model_get_vocab(model), header)
+        self._finalizer = weakref.finalize(self, _free, model, context)
+        open_ = self._finalizer  # not `self`: the vocabulary must not keep the model alive
+        self.vocabulary = LlamaVocabulary(self._llama.llama_model_get_vocab(model), header, lambda: open_.alive)
         self.width: int = self._llama.llama_model_n_embd(model)
         self._plan = CellPlan(_Cells(context), options.sequences, options.sequences * (options.branches - 1))
         self._batch = Batch(max(options.batch, options.draft_tokens + 1), options.branches)
         self._hidden = False
-        self._finalizer = weakref.finalize(self, _free, model, context)
 
     @classmethod
     def load(
@@ -76,26 +76,34 @@ class LlamaCpp:
             UsageError: an option out of range.
             ModelFileError: llama.cpp refused the file.
         """
-        _check_options(options)
-        header = read_header(path)
-        check_header(header)
-        library = llama()
-        report = library.llama_progress_callback(lambda share, _: progress is None or progress(share) is None)
+        library, header = llama(), checked_header(path)
+        _check_counts(options)
+        check_cache(header, options, list_devices())
+        report = _Progress(progress)
         params = _model_params(options, header)
-        params.progress_callback = report
+        params.progress_callback = library.llama_progress_callback(report)
+        LOG.forget()
         model = library.llama_model_load_from_file(os.fsencode(path), params)
+        if report.error is not None:
+            if model:
+                library.llama_model_free(model)
+            raise report.error
         if not model:
             raise ModelFileError(f"{path}: llama.cpp can't load it: {LOG.complaint()}")
+        LOG.forget()
         context = library.llama_init_from_model(model, _context_params(options))
         if not context:
             library.llama_model_free(model)
-            raise RuntimeFailure(f"{path}: no context of {options.ctx} tokens: {LOG.complaint()}; try a smaller --ctx")
+            raise RuntimeFailure(
+                f"{path}: llama.cpp makes no context of {options.ctx} tokens (--ctx) with a cache of "
+                f"{options.cache_type} (--cache-type): {LOG.complaint()}"
+            )
         return cls(path, header, model, context, options)
 
     @property
     def identity(self) -> str:
         # the context's length is left out: what is in use counts, and that is corrected while running
-        options = dataclasses.replace(self.options, ctx=0, threads=self.options.threads or default_threads())
+        options = dataclasses.replace(self.options, ctx=1, threads=self.options.threads or default_threads())
         devices = ",".join(device.description for device in list_devices())
         return f"{self.name}|{version()}|{self.header.digest}|{devices}|{options}"
 
@@ -106,9 +114,11 @@ class LlamaCpp:
     @property
     def can_rewind(self) -> bool:
         model = self._model
+        self._require_open()
         return not (self._llama.llama_model_is_recurrent(model) or self._llama.llama_model_is_hybrid(model))
 
     def open(self) -> LlamaSequence:
+        self._require_open()
         return self._plan.open()
 
     def release(self, sequence: LlamaSequence) -> None:
@@ -155,6 +165,7 @@ class LlamaCpp:
         return self._scores(work, rows)
 
     def commit(self, sequence: LlamaSequence, path: list[int]) -> None:
+        self._require_open()
         self._plan.commit(sequence, path)
 
     def truncate(self, sequence: LlamaSequence, length: int) -> None:
@@ -164,9 +175,12 @@ class LlamaCpp:
     def close(self) -> None:
         self._finalizer()
 
-    def _check_room(self, sequence: LlamaSequence, count: int) -> None:
+    def _require_open(self) -> None:
         if not self._finalizer.alive:
             raise RuntimeFailure("this model was closed")
+
+    def _check_room(self, sequence: LlamaSequence, count: int) -> None:
+        self._require_open()
         if sequence.length + count > self.options.ctx:
             raise ContextFull(
                 f"{sequence.length + count} tokens don't fit into the context of {self.options.ctx}; raise --ctx"
@@ -174,6 +188,7 @@ class LlamaCpp:
 
     def _run(self, work: list[Work]) -> list[list[int]]:
         """Decode the new nodes of all trees; returns for each item where its wanted rows lie in the pass's output."""
+        self._require_open()
         batch, wants_hidden = self._batch, any(item.hidden for item in work)
         batch.clear()
         rows: list[list[int]] = []
@@ -201,6 +216,7 @@ class LlamaCpp:
             self._hidden = wanted
 
     def _decode(self) -> None:
+        LOG.forget()
         status = self._llama.llama_decode(self._context, self._batch.struct)
         if status == _NO_SLOT:
             raise ContextFull("llama.cpp's cache has no room for these tokens; raise --ctx")
@@ -232,20 +248,25 @@ def _free(model: Any, context: Any) -> None:
     llama().llama_model_free(model)
 
 
-def _check_options(options: RuntimeOptions) -> None:
-    for name in ("ctx", "sequences", "draft_tokens", "branches", "batch"):
-        if getattr(options, name) < 1:
-            raise UsageError(f"{name} is {getattr(options, name)}; at least 1 is needed")
-    if options.threads is not None and options.threads < 1:
-        raise UsageError(f"threads is {options.threads}; at least 1 is needed")
-    if options.threads is not None and options.threads > _MOST_THREADS:
-        raise UsageError(f"threads is {options.threads}; at most {_MOST_THREADS} can be used")
+class _Progress:
+    """llama.cpp's callback: False ends the loading, which an exception of ours must do from outside."""
+
+    def __init__(self, report: Callable[[float], Any] | None) -> None:
+        self._report = report
+        self.error: BaseException | None = None
+
+    def __call__(self, share: float, _user_data: Any) -> bool:
+        try:
+            if self._report is not None and self.error is None:
+                self._report(share)
+        except BaseException as error:  # an interrupt too: ctypes would print and swallow it
+            self.error = error
+        return self.error is None
+
+
+def _check_counts(options: RuntimeOptions) -> None:
     if options.ctx * options.sequences >= 1 << 31:
         raise UsageError(f"ctx is {options.ctx}; llama.cpp can't count so many tokens")
-    if options.cache_type not in CACHE_TYPES:
-        raise UsageError(f"cache type {options.cache_type!r} is unknown; choose from {', '.join(CACHE_TYPES)}")
-    if options.split_mode not in SPLIT_MODES:
-        raise UsageError(f"split mode {options.split_mode!r} is unknown; choose from {', '.join(SPLIT_MODES)}")
     if options.sequences * options.branches > llama().llama_max_parallel_sequences():
         raise UsageError(
             f"{options.sequences} sequences of {options.branches} branches are more than llama.cpp can hold"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from edgespec.models.gguf import TENSOR_TYPES, GGUFHeader
+from edgespec.models.errors import RuntimeFailure, UsageError
+from edgespec.models.gguf import TENSOR_TYPES, GGUFHeader, TensorType
 
 from .base import RuntimeOptions
 from .devices import Device
@@ -45,19 +46,53 @@ def cache_bytes(header: GGUFHeader, options: RuntimeOptions) -> int:
     """
     heads = _most(header.hyperparameter("attention.head_count")) or 1
     kv_heads = _most(header.hyperparameter("attention.head_count_kv")) or heads
-    width = _most(header.hyperparameter("embedding_length")) // heads
-    key = _most(header.hyperparameter("attention.key_length")) or width
-    value = _most(header.hyperparameter("attention.value_length")) or width
-    kind = next(t for t in TENSOR_TYPES.values() if t.name.lower() == options.cache_type)
+    key, value = _head_widths(header)
+    kind = _cache_type(options)
     numbers = _most(header.hyperparameter("block_count")) * kv_heads * (key + value) * options.ctx * options.sequences
     return numbers * kind.size // kind.block
 
 
+def check_cache(header: GGUFHeader, options: RuntimeOptions, devices: list[Device]) -> None:
+    """Refuse a KV cache that can't be: its type must divide the heads, and its size the memory that is there.
+
+    The system would grant the memory at first and kill the process when it is used.
+
+    Raises:
+        UsageError: heads of a width that the cache type's blocks don't divide.
+        RuntimeFailure: more memory than there is.
+    """
+    block = _cache_type(options).block
+    for width in _head_widths(header):
+        if width % block:
+            raise UsageError(
+                f"cache type {options.cache_type!r} stores blocks of {block} numbers, which don't divide this model's "
+                f"heads of {width}; choose f16 or bf16"
+            )
+    size, free = cache_bytes(header, options), sum(device.memory_free for device in devices)
+    if size > free:
+        raise RuntimeFailure(
+            f"a context of {options.ctx} tokens needs a KV cache of {size / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
+            "are free; choose a smaller --ctx"
+        )
+
+
+def _head_widths(header: GGUFHeader) -> tuple[int, int]:
+    """Of keys and values."""
+    heads = _most(header.hyperparameter("attention.head_count")) or 1
+    width = _most(header.hyperparameter("embedding_length")) // heads
+    key = _most(header.hyperparameter("attention.key_length")) or width
+    return key, _most(header.hyperparameter("attention.value_length")) or width
+
+
+def _cache_type(options: RuntimeOptions) -> TensorType:
+    return next(t for t in TENSOR_TYPES.values() if t.name.lower() == options.cache_type)
+
+
 def _most(value: object) -> int:
-    """A hyperparameter that may be one number or one for each layer; 0 where it is missing."""
+    """A hyperparameter that may be one number or one for each layer; 0 where there is none."""
     if value is None:
         return 0
     try:
-        return int(max(value))  # type: ignore[call-overload]
-    except TypeError:
-        return int(value)  # type: ignore[call-overload,no-any-return]
+        return int(value if isinstance(value, int) else max(value))  # type: ignore[call-overload]
+    except (TypeError, ValueError):  # text, or an empty array
+        return 0

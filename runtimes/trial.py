@@ -10,6 +10,7 @@ Run as `python -m edgespec.runtimes.trial FILE`, it is that child.
 from __future__ import annotations
 
 import hashlib
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,12 @@ from pathlib import Path
 from edgespec.models.cache import recall, remember
 from edgespec.models.errors import EdgespecError, ModelFileError
 from edgespec.models.gguf import GGUFHeader
+from edgespec.models.limits import limit_memory, limit_time
 
 _BASE_SECONDS = 60
 _BYTES_PER_SECOND = 50 << 20
 """A slow disk. A trial that takes longer than reading the file from it, and a minute, hangs."""
+_TIME_UP = {-signal.SIGALRM, 128 + signal.SIGALRM} if hasattr(signal, "SIGALRM") else set()
 
 
 def ensure_tried(header: GGUFHeader) -> None:
@@ -35,8 +38,7 @@ def ensure_tried(header: GGUFHeader) -> None:
     key = hashlib.sha256(f"{header.digest}|{changed}|{version()}".encode()).hexdigest()[:32]
     if recall("trials", key) == "passed":
         return
-    command = [sys.executable, "-m", __name__, str(header.path)]
-    timeout = _BASE_SECONDS + header.file_size / _BYTES_PER_SECOND
+    command = [sys.executable, "-P", "-m", __name__, str(header.path)]
     try:
         result = subprocess.run(
             command,
@@ -44,21 +46,30 @@ def ensure_tried(header: GGUFHeader) -> None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=timeout,
+            timeout=_time_limit(header.file_size),
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ModelFileError(
-            f"{header.path}: llama.cpp hangs on it; the file is damaged or not for this version"
-        ) from None
+        raise _hang(header) from None
     if result.returncode == 1:
-        raise ModelFileError(result.stderr.strip() or f"{header.path}: llama.cpp can't run it")
+        lines = result.stderr.strip().splitlines()
+        raise ModelFileError(lines[-1] if lines else f"{header.path}: llama.cpp can't run it")
+    if result.returncode in _TIME_UP:
+        raise _hang(header)
     if result.returncode:
         raise ModelFileError(
             f"{header.path}: llama.cpp crashes on it ({_last_words(result.stderr, result.returncode)}); "
             "the file is damaged or not for this version"
         )
     remember("trials", key, "passed")
+
+
+def _time_limit(file_size: int) -> float:
+    return _BASE_SECONDS + file_size / _BYTES_PER_SECOND
+
+
+def _hang(header: GGUFHeader) -> ModelFileError:
+    return ModelFileError(f"{header.path}: llama.cpp hangs on it; the file is damaged or not for this version")
 
 
 def _last_words(stderr: str, code: int) -> str:
@@ -84,6 +95,8 @@ def _trial(path: Path) -> None:
     every_character = "".join(map(chr, points)) + " <|end|> </s> [INST]"
     for special in (False, True):
         tokens = vocabulary.encode(f"Hello, world! {every_character}", special=special, add_bos=True)
+    if not tokens:
+        raise ModelFileError(f"{path}: its tokenizer makes nothing of any text; the vocabulary is damaged")
     for token in [*range(min(256, vocabulary.size)), *tokens, *vocabulary.end_tokens]:
         vocabulary.piece(token)
     sequence = runtime.open()
@@ -95,16 +108,18 @@ def _trial(path: Path) -> None:
 
 def main() -> int:
     """The child's entry."""
+    path = Path(sys.argv[1])
+    size = path.stat().st_size
+    # weights may be there twice; the rest is for libraries, threads' stacks and buffers, reserved more than used
+    limit_memory(3 * size + (16 << 30))
+    limit_time(_time_limit(size))  # also for a child whose parent was killed
     try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError, OSError):
-        pass
-    try:
-        _trial(Path(sys.argv[1]))
+        _trial(path)
     except EdgespecError as error:
         print(error, file=sys.stderr)
+        return 1
+    except Exception as error:  # whatever a strange file leads our own code or ctypes to
+        print(f"{path}: the trial of it failed: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -9,7 +9,11 @@ from typing import Any
 
 import click
 
+from edgespec.models.errors import ContextFull, UsageError
+
 from .options import loaded, model_options, sampling_options
+
+_LONGEST_LINE = 64 << 20
 
 
 @click.command("chat")
@@ -29,8 +33,9 @@ def command(model: Path | None, system: str | None, show_drafts: bool, **options
 
 
 def _ask() -> str:
+    """The next question; nothing at the end."""
     if not sys.stdin.isatty():
-        return sys.stdin.readline().strip()
+        return _decoded(sys.stdin.buffer.readline(_LONGEST_LINE)).strip()
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - arrow keys and history for input()
     try:
@@ -38,11 +43,36 @@ def _ask() -> str:
     except EOFError:
         click.echo(err=True)
         return ""
+    except UnicodeDecodeError:
+        click.echo("note: that wasn't UTF-8 text; say it again", err=True)
+        return _ask()
+
+
+def _decoded(line: bytes) -> str:
+    if len(line) == _LONGEST_LINE:
+        raise UsageError(f"standard input: a line of {_LONGEST_LINE >> 20} MiB, which no context holds")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input: isn't UTF-8 text (byte 0x{line[error.start]:02x})") from None
+
+
+def _converse(ready: Any, messages: list[dict[str, str]], options: dict[str, Any]) -> Any:
+    """Events of the next answer. Where the conversation fills the context, its oldest exchanges are forgotten."""
+    first = 1 if messages[0]["role"] == "system" else 0
+    while True:
+        try:
+            return ready.converse(messages, **options)
+        except ContextFull:
+            if len(messages) <= first + 1:
+                raise
+            del messages[first : first + 2]
+            click.echo("note: the context is full; the oldest exchange is forgotten (see --ctx)", err=True)
 
 
 def _answer(ready: Any, messages: list[dict[str, str]], show_drafts: bool, options: dict[str, Any]) -> str:
     parts: list[str] = []
-    events = ready.converse(messages, **options)
+    events = _converse(ready, messages, options)
     try:
         for event in events:
             parts.append(event.text)

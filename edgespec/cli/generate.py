@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 import click
 
+from edgespec.models.checks import check_text, user_path
 from edgespec.models.errors import UsageError
 
 from .options import loaded, model_options, sampling_options
+
+_MOST_BYTES = 64 << 20
 
 
 @click.command("generate")
@@ -31,9 +35,11 @@ def command(model: Path | None, prompt: str | None, file: Path | None, as_json: 
 
     The prompt comes from -p, --file, or standard input. MODEL left out means the small default model.
     """
+    if file is not None and str(file) == "-" and prediction is not None and str(prediction) == "-":
+        raise UsageError("--file and --prediction can't both be standard input")
     text = _prompt(prompt, file)
     if prediction is not None:
-        options["prediction"] = _read(prediction)
+        options["prediction"] = _read("--prediction", prediction)
     with loaded(model, options) as ready:
         if as_json:
             click.echo(json.dumps(ready.complete(text, **options).to_json(), ensure_ascii=False))
@@ -48,16 +54,20 @@ def _prompt(prompt: str | None, file: Path | None) -> str:
     if prompt is not None and file is not None:
         raise UsageError("give the prompt with -p or with --file, not both")
     if prompt is not None:
+        check_text("-p", prompt)
         return prompt
     if file is None and sys.stdin.isatty():
         raise UsageError("no prompt; give one with -p, --file or on standard input")
-    return _read(Path("-") if file is None else file)
+    return _read("--file", Path("-") if file is None else file)
 
 
-def _read(path: Path) -> str:
-    name = "standard input" if str(path) == "-" else str(path)
+def _read(option: str, path: Path) -> str:
+    name = "standard input" if str(path) == "-" else str(user_path(option, path))
     try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else open(name, "rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise UsageError(f"{name}: holds more than {_MOST_BYTES >> 20} MiB, which no context holds")
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(

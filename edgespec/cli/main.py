@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -16,10 +19,21 @@ COMMANDS = {
     "info": "Show versions, devices, memory and CPU features.",
 }
 """Command -> its one-line help. Each is `command` in the module of its name, imported when it is run."""
+_debugging = False
+
+
+class _ReaderLeft(Exception):  # noqa: N818 - not an error
+    """Whoever read our output went away, as `| head` does."""
 
 
 class _LazyGroup(click.Group):
     """Imports a command's module when the command is used: `edgespec --help` loads none of them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # which click would turn into exit code 1
+            raise _ReaderLeft from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -40,19 +54,35 @@ class _LazyGroup(click.Group):
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
     """Run local language models faster, without changing what they say."""
+    global _debugging
+    _debugging = debug
 
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
-    debug = "--debug" in sys.argv[1:]
+    _replace_closed_streams()
+    if threading.current_thread() is threading.main_thread():
+        # ends like an interrupt, so that what is half-written is removed
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         status = cli.main(standalone_mode=False)
         sys.stdout.flush()
+    except (click.exceptions.Exit, click.Abort, click.ClickException, SystemExit, KeyboardInterrupt) as error:
+        status = _report(error)
     except BaseException as error:
-        if debug and not isinstance(error, (SystemExit, click.exceptions.Exit)):
+        if _debugging and not isinstance(error, _ReaderLeft):
             raise
         status = _report(error)
     _leave(status if isinstance(status, int) else 0)
+
+
+def _replace_closed_streams() -> None:
+    """Stand-ins for standard streams that were closed before we began, as `>&-` and some services do."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # the lowest number that is free is that stream's own
+            handle = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+            setattr(sys, name, os.fdopen(handle, "r" if number == 0 else "w", encoding="utf-8"))
 
 
 def _report(error: BaseException) -> int:
@@ -64,7 +94,7 @@ def _report(error: BaseException) -> int:
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         click.echo("interrupted", err=True)
         return 130
-    if isinstance(error, BrokenPipeError):  # the reader of our output went away, as `| head` does
+    if isinstance(error, (_ReaderLeft, BrokenPipeError)):
         return 0
     if isinstance(error, click.ClickException):
         error.show()
@@ -72,16 +102,23 @@ def _report(error: BaseException) -> int:
     from edgespec.models.errors import EdgespecError, UsageError
 
     if isinstance(error, EdgespecError):
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {one_line(str(error))}", err=True)
         return 2 if isinstance(error, UsageError) else 1
     if isinstance(error, MemoryError):
         click.echo("Error: out of memory; try a smaller --ctx or a smaller model", err=True)
         return 1
     if isinstance(error, OSError):
-        click.echo(f"Error: {error.filename or ''}: {error.strerror or error}".replace(": :", ":"), err=True)
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"Error: {one_line(f'{place}{error.strerror or error}')}", err=True)
         return 1
-    click.echo(f"Error: {type(error).__name__}: {error}. This is a bug; --debug shows where.", err=True)
+    click.echo(f"Error: {one_line(f'{type(error).__name__}: {error}')}. This is a bug; --debug shows where.", err=True)
     return 1
+
+
+def one_line(text: str) -> str:
+    """Text on one line, without characters that a terminal would act on."""
+    words = " ".join(text.split())
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
 
 
 def _leave(status: int) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -222,5 +223,112 @@ def test_interrupting_a_generation_exits_with_130(tiny: Path) -> None:
 
 def test_a_reader_that_goes_away_is_no_error(tiny: Path) -> None:
     command = f"{sys.executable} -m edgespec.cli.main generate {tiny} -p x --temperature 1 -n 300 | head -c 5"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert result.stderr == ""
+    result = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert result.stderr == b""
+
+
+# ---- streams, signals and files that aren't what they should be
+
+EDGESPEC = [sys.executable, "-m", "edgespec.cli.main"]
+
+
+def shell(line: str, *arguments: object) -> Result:
+    """A line of bash in which `$0` is `edgespec` with the arguments quoted after it."""
+    command = " ".join(shlex.quote(str(a)) for a in [*EDGESPEC, *arguments])
+    result = subprocess.run(
+        ["bash", "-c", line.replace("$0", command)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "Traceback" not in result.stderr
+    assert "This is a bug" not in result.stderr
+    return Result(result.returncode, result.stdout, result.stderr)
+
+
+def test_a_reader_that_never_read_is_no_error_either(tiny: Path) -> None:
+    result = shell('$0 | true; echo "${PIPESTATUS[0]}"', "generate", tiny, "-p", "x", "--temperature", 1, "-n", 200)
+    assert result == (0, "0\n", "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_output_is_no_error(tiny: Path, closed: str) -> None:
+    for command in (["generate", tiny, "-p", "x", "-n", 3], ["info"], ["generate", tiny, "-p", "x", "-n", 3, "--json"]):
+        assert shell(f"$0 {closed}", *command).code == 0
+
+
+def test_closed_input_is_an_empty_prompt_or_conversation(tiny: Path) -> None:
+    assert shell("$0 <&-", "generate", tiny, "-p", "x", "-n", 3).code == 0
+    assert shell("$0 <&-", "chat", tiny).code == 0
+    assert shell("$0 <&-", "generate", tiny).code in (0, 2)
+
+
+def test_endless_input_ends_in_an_error(run: Run, tiny: Path) -> None:
+    one_line_error(run("generate", tiny, "--file", "/dev/zero"), 2, "/dev/zero", "64 MiB")
+    one_line_error(run("generate", tiny, "-p", "x", "--prediction", "/dev/zero"), 2, "/dev/zero", "64 MiB")
+    one_line_error(shell("$0 </dev/zero", "generate", tiny), 2, "standard input", "64 MiB")
+    one_line_error(shell("$0 </dev/zero", "chat", tiny), 2, "standard input", "64 MiB")
+
+
+def test_named_pipes_and_devices_are_no_models(run: Run, tiny: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    one_line_error(run("generate", tmp_path / "pipe.gguf", "-p", "x"), 1, "pipe.gguf", "regular file")
+    one_line_error(run("generate", tiny, "--draft", "/dev/zero", "-p", "x"), 1, "/dev/zero", "regular file")
+
+
+def test_a_prompt_may_come_through_a_named_pipe(tiny: Path) -> None:
+    assert shell("$0 --file <(echo Hello)", "generate", tiny, "-n", 3).code == 0
+
+
+def test_one_input_cannot_be_read_twice(run: Run, tiny: Path) -> None:
+    one_line_error(run("generate", tiny, "--file", "-", "--prediction", "-", stdin=b"x"), 2, "--prediction")
+
+
+def test_the_home_of_nobody_is_a_usage_error(run: Run, tiny: Path) -> None:
+    one_line_error(run("generate", "~no-such-user-here/m.gguf", "-p", "x"), 2, "~no-such-user-here")
+    one_line_error(run("generate", tiny, "--file", "~no-such-user-here/x"), 2, "~no-such-user-here")
+
+
+def test_bytes_that_are_no_text_are_refused_wherever_they_come_from(run: Run, tiny: Path) -> None:
+    one_line_error(run("generate", tiny, "-p", b"caf\xe9".decode("utf-8", "surrogateescape")), 2, "-p", "text")
+    one_line_error(run("chat", tiny, stdin=b"caf\xe9\n"), 2, "standard input", "0xe9")
+
+
+def test_messages_stay_on_one_line_and_keep_off_the_terminal(run: Run, tiny: Path, tmp_path: Path) -> None:
+    result = run("generate", tmp_path / "a\nb\x1b[31m.gguf", "-p", "x")
+    one_line_error(result, 1, "a b", "[31m.gguf", "no such file")
+    assert "\x1b" not in result.err
+    write_pack(tmp_path / "pack", tiny, template="{{ raise_exception('one\ntwo\x1b[2J') }}")
+    result = run("generate", tmp_path / "pack", "-p", "x")
+    one_line_error(result, 2, "one two")
+    assert "\x1b" not in result.err
+
+
+def test_debug_is_an_option_not_a_word_anywhere(run: Run, tiny: Path, tmp_path: Path) -> None:
+    one_line_error(run("generate", tmp_path / "none.gguf", "-p", "--debug"), 1, "none.gguf")
+    assert run("--debug", "generate", tiny, "-p", "x", "--ctx", "0").code == 2
+
+
+def test_a_terminated_download_leaves_nothing(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\nfrom edgespec.cli import main\nfrom edgespec.models.cache import replacing\n"
+        "from pathlib import Path\n"
+        "def run(**_):\n"
+        "    with replacing(Path(sys.argv[1], 'big')) as file:\n"
+        "        file.write(b'half'); file.flush(); print('begun', flush=True); time.sleep(60)\n"
+        "main.cli.main = run\nmain.main()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    assert list(tmp_path.iterdir())
+    process.terminate()
+    assert process.wait(30) == 143
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_chat_goes_on_when_the_context_is_full(run: Run, tiny: Path) -> None:
+    result = run("chat", tiny, "-n", 20, "--ctx", 80, "--temperature", 0, stdin=b"Hello there\n" * 5)
+    assert result.code == 0
+    assert result.err.count("tokens,") == 5
+    assert "oldest exchange is forgotten" in result.err
+    one_line_error_at_end = run("chat", tiny, "--ctx", 8, stdin=b"Hello there, how are you today?\n")
+    assert one_line_error_at_end.code == 1
+    assert "--ctx" in one_line_error_at_end.err

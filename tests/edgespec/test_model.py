@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,3 +153,111 @@ def test_step_times_are_measured_once(tiny: Path) -> None:
     for _ in range(2):
         load(tiny, strategy="lookup", ctx=128, cache_type="f32", notify=notices.append).close()
     assert len([n for n in notices if "measuring" in n]) == 1
+
+
+# ---- arguments of the wrong kind
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("model", 3), ("model", ""), ("model", "~no-such-user-here/x"), ("draft", 3.5), ("draft", b"x"),
+     ("strategy", None),
+     ("strategy", ["lookup"]), ("runtime", 1), ("ctx", "64"), ("ctx", 64.5), ("ctx", True), ("ctx", -1),
+     ("draft_length", 3.5), ("draft_length", "3.5"), ("draft_length", None), ("draft_length", True),
+     ("draft_length", "9" * 5000), ("draft_branches", -1), ("draft_branches", 0), ("draft_branches", 17),
+     ("draft_branches", "2"), ("bit_exact", "yes"), ("notify", 3), ("threads", 1.5), ("flash_attention", 3.5)],
+)  # fmt: skip
+def test_loading_arguments_of_the_wrong_kind_are_named(tiny: Path, option: str, value: Any) -> None:
+    with pytest.raises(edgespec.UsageError, match=option.replace("_", ".")) as caught:
+        load(**{"model": tiny, option: value})
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("max_tokens", float("nan")), ("max_tokens", "3"), ("max_tokens", 2.5), ("stop", 3), ("stop", [3]), ("stop", b"x"),
+     ("stop", ["\ud800"]), ("prediction", 3), ("prediction", None), ("prediction", "\ud800"), ("deadline_s", "1"),
+     ("deadline_s", float("nan")), ("cancel", True), ("on_prefill", 3), ("logit_bias", [1]), ("logit_bias", {"a": 1.0}),
+     ("logit_bias", {1: "a"}), ("logit_bias", {1: None}), ("temperature", "hot"), ("seed", 1.5), ("top_k", 2.5)],
+)  # fmt: skip
+def test_generation_options_of_the_wrong_kind_are_named(plain: Model, option: str, value: Any) -> None:
+    with pytest.raises(edgespec.UsageError, match=option):
+        plain.complete("x", **{option: value})
+
+
+@pytest.mark.parametrize("prompt", [None, 3, b"bytes", [1.5], ["a"], "\ud800", "half \udcff a byte", object()])
+def test_prompts_of_the_wrong_kind_are_usage_errors(plain: Model, prompt: Any) -> None:
+    with pytest.raises(edgespec.UsageError, match="prompt"):
+        plain.complete(prompt)
+
+
+@pytest.mark.parametrize("messages", [None, "text", {"role": "user", "content": "x"}, 3, ["text"], [None]])
+def test_conversations_of_the_wrong_kind_are_usage_errors(plain: Model, messages: Any) -> None:
+    with pytest.raises(edgespec.UsageError, match="message"):
+        plain.chat(messages)
+
+
+def test_messages_from_a_generator_are_all_read(plain: Model) -> None:
+    messages = [{"role": "user", "content": "Hello"}]
+    assert plain.chat((m for m in messages), max_tokens=5).tokens == plain.chat(messages, max_tokens=5).tokens
+
+
+def test_notices_that_cannot_be_delivered_are_dropped(tiny: Path) -> None:
+    def broken(_line: str) -> None:
+        raise BrokenPipeError
+
+    load(tiny, strategy="plain", ctx=4096, notify=broken).close()
+
+
+def test_a_closed_model_says_so(tiny: Path) -> None:
+    model = load(tiny, strategy="plain")
+    model.close()
+    model.close()
+    for use in (
+        lambda: model.complete("x"), lambda: model.complete([1], max_tokens=0),
+        lambda: model.chat([{"role": "user", "content": "x"}]),
+    ):  # fmt: skip
+        with pytest.raises(edgespec.RuntimeFailure, match="closed"):
+            use()
+
+
+def test_a_model_can_be_closed_while_another_thread_generates(tiny: Path, tiny_draft: Path) -> None:
+    for strategy in ("plain", "draft"):
+        model = load(tiny, draft=tiny_draft, strategy=strategy, draft_length=4)
+        began, ended = threading.Event(), []
+
+        def generate(model: Model = model, began: threading.Event = began, ended: list[Any] = ended) -> None:
+            try:
+                for _ in model.generate(QUESTIONS[0], temperature=1.0):
+                    began.set()
+            except edgespec.RuntimeFailure as error:
+                ended.append(str(error))
+
+        thread = threading.Thread(target=generate)
+        thread.start()
+        assert began.wait(30)
+        model.close()
+        thread.join(30)
+        assert ended == ["this model was closed"]
+
+
+def test_a_template_that_cannot_be_read_spares_raw_prompts(tiny: Path, tmp_path: Path) -> None:
+    write_pack(tmp_path / "pack", tiny, template="{% for %}")
+    with load(tmp_path / "pack", strategy="plain") as model:
+        assert model.complete("x", raw=True, max_tokens=2).tokens
+        with pytest.raises(edgespec.ModelFileError, match="--raw"):
+            model.complete("x", max_tokens=2)
+
+
+def test_extreme_options_give_no_warnings(plain: Model) -> None:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for options in (
+            {"temperature": 5e-324}, {"temperature": 1e308}, {"temperature": 1.0, "repetition_penalty": 1e-3},
+            {"temperature": 1.0, "presence_penalty": -1e6, "frequency_penalty": 1e6, "logit_bias": {5: -1e6, 6: 1e6}},
+            {"temperature": 1.0, "top_k": 1, "top_p": 5e-324, "min_p": 1.0, "typical_p": 5e-324},
+            {"repetition_penalty": 1e3, "logit_bias": {5: float("-inf")}},
+        ):  # fmt: skip
+            assert len(plain.complete([1, 2, 3], max_tokens=4, **options).tokens) > 0

@@ -12,7 +12,7 @@ from edgespec.draft_length import FixedLength
 from edgespec.drafters.base import Draft
 from edgespec.events import Answer
 from edgespec.model import collect
-from edgespec.models.errors import ContextFull, UsageError
+from edgespec.models.errors import ContextFull, RuntimeFailure, UsageError
 from edgespec.options import GenerationOptions
 from edgespec.session import Session
 
@@ -187,3 +187,94 @@ def test_half_a_character_at_the_end_becomes_a_replacement() -> None:
     harness = Harness()
     harness.runtime.vocabulary.piece = lambda token, special=False: b"" if token == END else b"\xf0\x9f"  # type: ignore
     assert harness.answer(max_tokens=1).text == "�"
+
+
+# ---- closing, and answers that end badly
+
+
+def test_a_closed_session_says_so_even_where_nothing_is_to_do() -> None:
+    harness = Harness()
+    harness.session.close()
+    with pytest.raises(RuntimeFailure, match="closed"):
+        harness.answer(max_tokens=0)
+
+
+def test_closing_ends_an_answer_that_was_left_unfinished() -> None:
+    harness = Harness(guess=ANSWER)
+    events = harness.session.generate(PROMPT, GenerationOptions())
+    assert next(events).text == "S"
+    harness.session.close()
+    with pytest.raises(RuntimeFailure, match="closed"):
+        for _ in events:
+            pass
+    events.close()
+
+
+def test_closing_from_another_thread_waits_for_the_step_and_ends_the_answer() -> None:
+    harness = Harness([20] * 100_000, ctx=200_000)
+    inside, closed_during_a_step = threading.Event(), []
+    forward = harness.runtime.forward
+
+    def slow(work: Any) -> Any:
+        inside.set()
+        time.sleep(0.01)
+        closed_during_a_step.append(harness.runtime.closed)
+        return forward(work)
+
+    harness.runtime.forward = slow  # type: ignore[method-assign]
+
+    def close() -> None:
+        inside.wait()
+        harness.session.close()
+        harness.runtime.closed = True
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    with pytest.raises(RuntimeFailure, match="closed"):
+        harness.answer()
+    thread.join(5)
+    assert not any(closed_during_a_step)
+
+
+class InterruptingLock:
+    """A lock that an interrupt hits when it is taken for the n-th time: that is where Python looks for one."""
+
+    def __init__(self, at: int) -> None:
+        self._lock, self._left = threading.RLock(), at
+
+    def __enter__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise KeyboardInterrupt
+        self._lock.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("at", range(1, len(ANSWER) + 2))
+def test_an_interrupt_anywhere_does_not_leave_the_session_busy(at: int) -> None:
+    harness = Harness()
+    harness.session._lock = InterruptingLock(at)  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        harness.answer()
+    assert harness.answer().text == TEXT
+
+
+def test_collecting_closes_the_answer_that_it_was_given() -> None:
+    harness = Harness(fail_at=2)
+    events = harness.session.generate(PROMPT, GenerationOptions())
+    with pytest.raises(KeyboardInterrupt) as caught:
+        collect(events)
+    assert caught.tb is not None  # which holds the frames, and so the generator
+    assert harness.answer().text == TEXT
+
+
+@pytest.mark.parametrize("prompt", [[1.5], ["a"], [None], [True]])
+def test_prompt_tokens_must_be_whole_numbers(prompt: Any) -> None:
+    with pytest.raises(UsageError, match="token of the prompt"):
+        Harness().answer(prompt)
+
+
+def test_prompt_tokens_may_be_numpys() -> None:
+    assert Harness().answer(list(np.array(PROMPT))).text == TEXT

@@ -44,8 +44,3 @@ def test_a_draft_that_does_not_fit_is_closed_again() -> None:
     with pytest.raises(Exception, match="vocabulary"):
         make_drafters("draft", made)
     assert runtime.closed
-
-
-def test_an_unknown_strategy_lists_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="auto, plain, lookup, draft"):
-        make_drafters("magic", parts())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import platformdirs
 import pytest
 
-from edgespec.models.cache import cache_folder, recall, remember, replacing
+from edgespec.models.cache import cache_folder, recall, remember, remembered, replacing
 
 
 @pytest.fixture
@@ -140,3 +141,42 @@ def test_unwritable_cache_costs_only_the_memory(own: Path) -> None:
     remember("kind", "key", 1)
     assert recall("kind", "key") is None
     assert own.read_bytes() == b"a file where the folder should be"
+
+
+# what killed processes leave
+
+
+def test_parts_of_killed_processes_are_removed_after_a_day(tmp_path: Path) -> None:
+    old, young, other = tmp_path / ".file.abc.part", tmp_path / ".file.def.part", tmp_path / ".another.ghi.part"
+    for path in (old, young, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    with replacing(tmp_path / "file") as file:
+        file.write(b"new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".another.ghi.part", ".file.def.part", "file"]
+
+
+# remembered
+
+
+def test_a_fact_is_measured_once_for_each_state(own: Path) -> None:
+    measured: list[str] = []
+
+    def fact(state: str) -> int:
+        return remembered("kind", state, int, lambda: measured.append(state) or 7)
+
+    assert [fact("a"), fact("a"), fact("b"), fact("a")] == [7, 7, 7, 7]
+    assert measured == ["a", "b"]
+
+
+def test_a_stored_value_that_cannot_be_restored_is_measured_again(own: Path) -> None:
+    remembered("kind", "state", str, lambda: "not a number")
+    assert remembered("kind", "state", int, lambda: 3) == 3
+    assert remembered("kind", "state", int, lambda: 4) == 3
+
+
+def test_a_named_pipe_in_a_facts_place_is_forgotten(own: Path) -> None:
+    (own / "kind").mkdir(parents=True)
+    os.mkfifo(own / "kind" / "key.json")
+    assert recall("kind", "key") is None

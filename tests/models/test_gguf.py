@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import struct
 import time
 import tracemalloc
@@ -467,3 +468,13 @@ def test_mutated_header_is_parsed_or_refused_quickly(
     else:
         assert all(header.data_offset + t.offset + t.nbytes <= len(data) for t in header.tensors)
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("device", ["pipe", "/dev/zero", "/dev/null"])
+def test_what_is_no_regular_file_is_refused_unread(tmp_path: Path, device: str) -> None:
+    path = Path(device)
+    if device == "pipe":
+        path = tmp_path / "pipe.gguf"
+        os.mkfifo(path)
+    with pytest.raises(ModelFileError, match="isn't a regular file"):
+        read_header(path)

@@ -13,7 +13,7 @@ import pytest
 
 from edgespec.models.errors import ModelFileError
 from edgespec.models.gguf import GGUFHeader, StringArray, read_header
-from edgespec.models.gguf_check import check_header
+from edgespec.models.gguf_check import check_header, checked_header
 
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
@@ -215,3 +215,16 @@ def test_wrong_number_of_embedding_rows_is_refused(header: GGUFHeader, name: str
     assert name in message
     assert f"{rows} rows" in message
     assert "1024" in message
+
+
+def test_a_checked_header_is_kept_until_the_file_changes(tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(tiny.read_bytes())
+    first = checked_header(path)
+    assert checked_header(path) is first
+    path.write_bytes(tiny.read_bytes()[:-1])
+    with pytest.raises(ModelFileError):
+        checked_header(path)
+    path.unlink()
+    with pytest.raises(ModelFileError, match="no such file"):
+        checked_header(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,9 @@ def test_heads_with_another_hash_are_named(tmp_path: Path) -> None:
     heads = [{"kind": "medusa", **place(tmp_path, "h.bin", b"h"), "sha256": ZEROS}]
     describe(tmp_path, {"format": 1, "target": place(tmp_path, "m.gguf", b"w"), "heads": heads})
     assert refusal(tmp_path).startswith(f"{tmp_path / 'h.bin'}: ")
+
+
+def test_a_named_pipe_as_manifest_is_refused_unread(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "edgespec.json")
+    with pytest.raises(ModelFileError, match=r"edgespec\.json: isn't a regular file"):
+        open_pack(tmp_path)

