@@ -119,7 +119,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     except Exception as error:  # whatever a strange file leads our own code or ctypes to
-        print(f"{path}: the trial of it failed: {type(error).__name__}: {error}", file=sys.stderr)
+        reason = " ".join(str(error).split())
+        print(f"{path}: the trial of it failed: {type(error).__name__}: {reason}", file=sys.stderr)
         return 1
     return 0
 

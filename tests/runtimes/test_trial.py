@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,25 @@ def test_a_child_that_hangs_is_ended(tiny: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(trial.subprocess, "run", hanging)
     with pytest.raises(ModelFileError, match="hangs"):
         ensure_tried(read_header(tiny))
+
+
+def test_an_error_of_our_own_in_the_child_is_one_line_too(tiny: Path) -> None:
+    code = (
+        "import sys\nfrom edgespec.runtimes import trial\n"
+        "def fails(path): raise IndexError('list index\\nout of range')\n"
+        f"trial._trial = fails; sys.argv = ['trial', {str(tiny)!r}]; sys.exit(trial.main())"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == [f"{tiny}: the trial of it failed: IndexError: list index out of range"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no alarm")
+def test_a_child_whose_parent_was_killed_ends_by_itself(tiny: Path) -> None:
+    code = (
+        "import sys, time\nfrom edgespec.runtimes import trial\n"
+        f"trial._BASE_SECONDS = 0.5; trial._trial = lambda path: time.sleep(60); sys.argv = ['trial', {str(tiny)!r}]\n"
+        "sys.exit(trial.main())"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=30)
+    assert result.returncode in trial._TIME_UP
