@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from pathlib import Path
 from typing import Any
 
-from edgespec.models.checks import check_choice, check_kind, check_text, check_whole, shown, user_path
-from edgespec.models.errors import ModelFileError, UsageError
+from edgespec.models.checks import check_choice, check_kind, check_text, shown, user_path, whole
+from edgespec.models.errors import ContextFull, ModelFileError, UsageError
 from edgespec.models.gguf import GGUFHeader
 from edgespec.models.gguf_check import checked_header
 from edgespec.models.manifest import Pack, open_pack
@@ -63,6 +63,7 @@ class Model:
             ContextFull: the prompt doesn't fit.
             RuntimeFailure: the model was closed.
         """
+        self._session.require_open()
         if isinstance(prompt, str):
             check_text("the prompt", prompt)
             if raw or self.template is None:
@@ -79,6 +80,7 @@ class Model:
         """Generate the next message of a conversation; a model without a chat template gets ChatML."""
         if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
             raise UsageError(f"messages is {shown(messages)}; a list of messages is needed")
+        self._session.require_open()
         if self.template is None:
             self.template = ChatTemplate(CHATML, "ChatML")
         return self._session.generate(
@@ -94,7 +96,10 @@ class Model:
         return collect(self.generate(prompt, **options))
 
     def _encode(self, text: str, *, special: bool) -> list[int]:
-        vocabulary = self.runtime.vocabulary
+        vocabulary, room = self.runtime.vocabulary, self.runtime.context_length
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > room * vocabulary.longest:  # known without tokenizing, which takes seconds for each million
+            raise ContextFull(f"a prompt of {size} bytes has more than the {room} tokens that the context holds")
         tokens = vocabulary.encode(text, special=special, add_bos=True)
         return tokens or ([] if vocabulary.bos is None else [vocabulary.bos])
 
@@ -167,9 +172,11 @@ def load(
     say = _notifier(notify)
     check_choice("strategy", strategy, STRATEGIES)
     check_choice("runtime", runtime, ("auto", *RUNTIMES))
-    check_whole("draft_branches", draft_branches, 1, MAX_BRANCHES)
+    draft_branches = whole("draft_branches", draft_branches, 1, MAX_BRANCHES)
     check_kind("bit_exact", bit_exact, bool)
     rule_of = _length_rule(draft_length)
+    if on_load is not None and not callable(on_load):
+        raise UsageError(f"on_load is {shown(on_load)}; a function of one number is needed")
     pack = _pack(model, draft)
     header = vetted(pack.target)
     options.setdefault("branches", MAX_LENGTH if draft_branches > 1 else 1)
@@ -186,8 +193,8 @@ def load(
         drafters = make_drafters(strategy, Parts(pack, target, load_draft, draft_branches))
         for drafter in drafters:
             opened.callback(drafter.close)
-        needs_curve = draft_length == "auto" and drafters
-        curve = curves.of(target, SIZES) if needs_curve else None
+        weighs = isinstance(draft_length, str) and draft_length == "auto"
+        curve = curves.of(target, SIZES) if weighs and drafters else None
         most = stable_size(target) - 1 if bit_exact and drafters else None
         if most == 0:
             say("passes over several tokens round differently here, so nothing is drafted under bit_exact")
@@ -260,26 +267,27 @@ def _runtime_options(ctx: int | None, header: GGUFHeader, options: dict[str, Any
     if unknown:
         raise UsageError(f"unknown option {sorted(unknown)[0]!r}")
     trained = int(header.hyperparameter("context_length") or DEFAULT_CONTEXT)
-    if ctx is None:
-        ctx = max(1, min(DEFAULT_CONTEXT, trained))
-    check_whole("ctx", ctx, 1)
+    ctx = max(1, min(DEFAULT_CONTEXT, trained)) if ctx is None else whole("ctx", ctx, 1, (1 << 31) - 1)
     if ctx > trained:
         say(f"{header.path.name} was trained for a context of {trained}; with {ctx} its answers may get worse")
     return RuntimeOptions(ctx=ctx, **options)
 
 
 def _length_rule(draft_length: str | int) -> Callable[[CostCurve | None], LengthRule]:
-    if draft_length == "auto":
-        # without drafters there is no curve, and nothing to choose a length for
-        return lambda curve: ExpectedSpeed(curve) if curve else FixedLength(0)
-    if draft_length == "practice":
-        return lambda _curve: RecentAcceptance()
-    if isinstance(draft_length, str) and draft_length.isascii() and draft_length.isdecimal():
-        draft_length = int(draft_length[:9])
+    if isinstance(draft_length, str):
+        if draft_length == "auto":
+            # without drafters there is no curve, and nothing to choose a length for
+            return lambda curve: ExpectedSpeed(curve) if curve else FixedLength(0)
+        if draft_length == "practice":
+            return lambda _curve: RecentAcceptance()
     most = RuntimeOptions().draft_tokens
-    if isinstance(draft_length, bool) or not isinstance(draft_length, int) or not 1 <= draft_length <= most:
-        raise UsageError(f"draft length {shown(draft_length)} must be auto, practice, or a number from 1 to {most}")
-    length = draft_length
+    try:
+        as_text = isinstance(draft_length, str) and draft_length.isascii() and draft_length.isdecimal()
+        length = whole("", int(draft_length[:9]) if as_text else draft_length, 1, most)  # type: ignore[index]
+    except UsageError:
+        raise UsageError(
+            f"draft length {shown(draft_length)} must be auto, practice, or a number from 1 to {most}"
+        ) from None
     return lambda _curve: FixedLength(length)
 
 

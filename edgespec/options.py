@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgespec.models.checks import check_kind, check_number, check_text, check_whole, shown
+from edgespec.models.checks import check_kind, check_text, number, shown, whole
 from edgespec.models.errors import UsageError
 
 from .sampling import SamplingOptions
@@ -38,9 +38,9 @@ class GenerationOptions:
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
-            check_whole("max_tokens", self.max_tokens)
-        if self.deadline_s is not None and self.deadline_s != math.inf:
-            check_number("deadline_s", self.deadline_s, 0)
+            object.__setattr__(self, "max_tokens", whole("max_tokens", self.max_tokens))
+        if self.deadline_s is not None and not (isinstance(self.deadline_s, float) and self.deadline_s == math.inf):
+            object.__setattr__(self, "deadline_s", number("deadline_s", self.deadline_s, 0))
         for stop in self.stop:
             check_text("stop", stop)
         check_text("prediction", self.prediction)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgespec.models.checks import check_kind, check_number, check_whole
+from edgespec.models.checks import check_kind, number, shown, whole
 from edgespec.models.errors import UsageError
 
 MAX_PENALTY_WINDOW = 1 << 16
@@ -58,19 +58,23 @@ class SamplingOptions:
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():
-            check_number(name, getattr(self, name), least, most)
+            object.__setattr__(self, name, number(name, getattr(self, name), least, most))
         for name, highest in _COUNTS.items():
-            check_whole(name, getattr(self, name), 0, highest)
+            object.__setattr__(self, name, whole(name, getattr(self, name), 0, highest))
         for name in ("top_p", "typical_p"):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} is 0; it must be above 0 (1 is off)")
         if self.seed is not None:
-            check_whole("seed", self.seed)
+            object.__setattr__(self, "seed", whole("seed", self.seed))
         check_kind("logit_bias", self.logit_bias, Mapping)
-        for token, bias in self.logit_bias.items():
-            check_whole("a token of logit_bias", token)
-            if bias != -math.inf:
-                check_number(f"logit_bias of token {token}", bias, -_MOST_CHANGE, _MOST_CHANGE)
+        biases = {whole("a token of logit_bias", t): _bias(t, value) for t, value in self.logit_bias.items()}
+        object.__setattr__(self, "logit_bias", biases)
+
+
+def _bias(token: int, value: Any) -> float:
+    if isinstance(value, float) and value == -math.inf:
+        return value
+    return number(f"logit_bias of token {shown(token)}", value, -_MOST_CHANGE, _MOST_CHANGE)
 
 
 class Candidates(NamedTuple):

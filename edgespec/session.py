@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgespec.models.checks import check_whole
+from edgespec.models.checks import whole
 from edgespec.models.errors import ContextFull, RuntimeFailure, UsageError
 from edgespec.runtimes.base import Runtime
 from edgespec.runtimes.memory import peak_memory_bytes
@@ -114,6 +115,10 @@ class _Transcript:
         return Event(self._stream.flush(), tuple(self._waiting), finish_reason=reason, stats=stats)
 
 
+class _Answer:
+    """Stands for an answer that is being generated, and lives as long."""
+
+
 class Session:
     """Generates answers on one sequence. What two prompts have in common at their beginning is computed once.
 
@@ -131,8 +136,10 @@ class Session:
         """What the cache holds, and perhaps more."""
         self._lock = threading.RLock()
         self._closing = threading.Event()
-        self._answer: object | None = None
-        """Stands for the answer that is being generated."""
+        self._answer: weakref.ref[_Answer] | None = None
+        """The answer that is being generated: a reference that also ends where an interrupt kept us from saying so."""
+        self._steps_before: Generator[Step, None, None] | None = None
+        """Of the last answer; closed once more before the next one, for the same reason."""
 
     def generate(self, prompt: Sequence[int], options: GenerationOptions) -> Generator[Event, None, None]:
         """Events of one answer; the last one carries the reason of its end and the statistics.
@@ -142,9 +149,10 @@ class Session:
             UsageError: an empty prompt, or another answer of this session is being generated.
             RuntimeFailure: the session was closed.
         """
-        self._require_open()
-        self._check(prompt, options)
-        return self._events([int(token) for token in prompt], options, _Tally(len(prompt)))
+        self.require_open()
+        tokens = [whole("a token of the prompt", token) for token in prompt]
+        self._check(tokens, options)
+        return self._events(tokens, options, _Tally(len(tokens)))
 
     def close(self) -> None:
         """End the answer that is being generated, in whatever thread, and wait for the end of its step."""
@@ -152,7 +160,8 @@ class Session:
         with self._lock:
             self._runtime.release(self._sequence)
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
+        """Raises `RuntimeFailure` where the session was closed."""
         if self._closing.is_set():
             raise RuntimeFailure("this model was closed")
 
@@ -160,8 +169,6 @@ class Session:
         size, room = self._runtime.vocabulary.size, self._runtime.context_length
         if not prompt:
             raise UsageError("the prompt is empty")
-        for token in prompt:
-            check_whole("a token of the prompt", token)
         if any(token >= size for token in prompt):
             raise UsageError(f"the prompt holds a token outside the vocabulary of {size}")
         if any(token >= size for token in options.sampling.logit_bias):
@@ -172,24 +179,29 @@ class Session:
             )
 
     def _events(self, prompt: list[int], options: GenerationOptions, tally: _Tally) -> Generator[Event, None, None]:
-        own = object()
+        own = _Answer()
         interruption = _Interruption(options, tally.started, self._closing)
         transcript = _Transcript(TextStream(self._runtime.vocabulary.piece, options.stop))
         steps = self._steps(prompt, options, tally, interruption)
         try:
             with self._lock:
-                if self._answer is not None:
+                if self._answer is not None and self._answer() is not None:
                     raise UsageError("this model is generating another answer; finish or close that one first")
-                self._answer = own
+                self._answer = weakref.ref(own)
+                if self._steps_before is not None:
+                    self._steps_before.close()
+                self._steps_before = steps
             while events := self._advance(steps, transcript, tally):
                 yield from events
             ended = transcript.stopped or transcript.last in self._runtime.vocabulary.end_tokens
             reason: FinishReason = "stop" if ended else interruption.reason or "length"
             yield transcript.finish(reason, tally.stats(self._strategy, self._runtime.name))
         finally:
-            with self._lock:
-                steps.close()
-                if self._answer is own:
+            try:
+                with self._lock:
+                    steps.close()
+            finally:
+                if self._answer is not None and self._answer() is own:
                     self._answer = None
 
     def _advance(self, steps: Iterator[Step], transcript: _Transcript, tally: _Tally) -> list[Event]:
@@ -197,7 +209,7 @@ class Session:
         events: list[Event] = []
         while not events and not transcript.stopped:
             with self._lock:
-                self._require_open()
+                self.require_open()
                 step = next(steps, None)
                 if step is None:
                     break
@@ -217,7 +229,9 @@ class Session:
         tally.prefilled = time.perf_counter()
         sampling = options.sampling
         vocabulary = self._runtime.vocabulary
-        predicted = vocabulary.encode(options.prediction, special=False, add_bos=False) if options.prediction else []
+        # more text than the context could hold predicts nothing
+        prediction = options.prediction[: self._runtime.context_length * vocabulary.longest]
+        predicted = vocabulary.encode(prediction, special=False, add_bos=False) if prediction else []
         context = Context(
             self._tokens, len(prompt), Sampler(sampling), np.random.default_rng(sampling.seed), tuple(predicted)
         )

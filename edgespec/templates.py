@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -49,9 +50,7 @@ class ChatTemplate:
             UsageError: the template refuses these messages, or fails on them.
             ModelFileError: it isn't a template.
         """
-        conversation = list(messages)
-        for message in conversation:
-            _check_message(message)
+        conversation = [_checked(message) for message in messages]
         values = {"messages": conversation, "add_generation_prompt": add_generation_prompt, "tools": None}
         try:
             request = json.dumps(values | self._names).encode() + b"\n"
@@ -67,18 +66,18 @@ class ChatTemplate:
         # one that was ended, by its own limits or from outside, is replaced
         if self._worker is None or self._worker.ended:
             self._worker = _Worker(self._source)
-        worker = self._worker
-        self._worker = None  # until it proved to be well
-        refusal = worker.refusal()
-        if refusal is not None:
-            worker.end()
-            raise ModelFileError(f"{self._origin}: the chat template can't be read: {refusal}; use --raw")
-        answer = worker.ask(request)
-        if "died" in answer:
-            worker.end()
-            return {"error": answer["died"]}
-        self._worker = worker
-        return answer
+        worker, well = self._worker, False
+        try:
+            refusal = worker.refusal()
+            if refusal is not None:
+                raise ModelFileError(f"{self._origin}: the chat template can't be read: {refusal}; use --raw")
+            answer = worker.ask(request)
+            well = "died" not in answer
+        finally:
+            if not well:  # an interrupt, too, leaves an answer in the pipe that nobody waits for
+                worker.end()
+                self._worker = None
+        return answer if well else {"error": answer["died"]}
 
     def close(self) -> None:
         """End the child process. A later `render` would start another one."""
@@ -144,7 +143,10 @@ class _Worker:
         if line.endswith(b"\n"):
             answer: dict[str, str] = json.loads(line)
             return answer
-        return {"died": f"it takes more than {_TIME_LIMIT_S:g} s or too much memory"}
+        status = self._process.wait()
+        if not hasattr(signal, "SIGALRM") or status in (-signal.SIGALRM, -signal.SIGKILL):
+            return {"died": f"it takes more than {_TIME_LIMIT_S:g} s"}
+        return {"died": f"its process ended with status {status}"}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -156,7 +158,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 stream.close()
 
 
-def _check_message(message: Any) -> None:
+def _checked(message: Any) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise UsageError(f"a message is {shown(message)}; a mapping with 'role' and 'content' is needed")
     for name in ("role", "content"):
@@ -165,3 +167,4 @@ def _check_message(message: Any) -> None:
         check_text(f"a message's {name}", message[name])
     for name in message:
         check_kind("a message's key", name, str)
+    return dict(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -14,27 +15,45 @@ _SHOWN = 60
 
 def shown(value: object) -> str:
     """A value as an error message shows it: short, on one line."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # Python doesn't write integers of thousands of digits, and a foreign `repr` may do anything
+        text = f"a {type(value).__name__} that can't be shown"
+    text = " ".join(text.split())
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def check_whole(name: str, value: Any, least: int = 0, most: int | None = None) -> None:
-    """Raises `UsageError` unless the value is a whole number in the range."""
+def whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+    """The value as Python's own integer (numpy's wrap around).
+
+    Raises:
+        UsageError: not a whole number in the range.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise UsageError(f"{name} is {shown(value)}; a whole number is needed")
     if value < least:
         raise UsageError(f"{name} is {shown(value)}; it must be {least} or more")
     if most is not None and value > most:
         raise UsageError(f"{name} is {shown(value)}; it must be at most {most}")
+    return int(value)
 
 
-def check_number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
-    """Raises `UsageError` unless the value is a finite number in the range, bounds included."""
+def number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
+    """The value as a float.
+
+    Raises:
+        UsageError: not a finite number in the range, bounds included.
+    """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise UsageError(f"{name} is {shown(value)}; a number is needed")
-    if not (math.isfinite(value) and least <= value <= most):
+    try:
+        result = float(value)
+    except OverflowError:
+        result = math.inf
+    if not (math.isfinite(result) and least <= result <= most):
         bounds = [f"{word} {bound:g}" for word, bound in (("at least", least), ("at most", most)) if abs(bound) < 1e300]
         raise UsageError(f"{name} is {shown(value)}; it must be {' and '.join(bounds) or 'a finite number'}")
+    return result
 
 
 def check_kind(name: str, value: Any, *kinds: type | None) -> None:
@@ -67,10 +86,13 @@ def user_path(name: str, value: Any) -> Path:
         UsageError: not a path, or the home of nobody.
     """
     check_kind(name, value, str, Path)
-    if not str(value) or "\0" in str(value):
-        raise UsageError(f"{name} is {shown(str(value))}; a path is needed")
     try:
+        # bytes that aren't UTF-8 may stand in a path, other halves of surrogate pairs may not
+        if not os.fsencode(value) or "\0" in str(value):
+            raise UsageError(f"{name} is {shown(str(value))}; a path is needed")
         return Path(value).expanduser()
+    except UnicodeEncodeError:
+        raise UsageError(f"{name} {shown(str(value))}: isn't a path that this system can have") from None
     except RuntimeError:
         raise UsageError(f"{name} {shown(str(value))}: this user has no home folder") from None
 

@@ -99,6 +99,14 @@ class StringArray(Sequence[str]):
     def __repr__(self) -> str:
         return f"<{len(self)} strings>"
 
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest string; 0 where there is none."""
+        if not len(self):
+            return 0
+        ends = np.append(self._offsets[1:], len(self._data))
+        return int((ends - self._offsets).max()) - 8
+
 
 @dataclass(frozen=True, slots=True)
 class GGUFHeader:

@@ -54,7 +54,11 @@ def open_pack(path: Path) -> Pack:
     Raises:
         ModelFileError: names the file, what is wrong and what to do.
     """
-    if path.is_dir():
+    try:
+        folder = path.is_dir()
+    except OSError as error:  # a name too long, a loop of links
+        raise ModelFileError(f"{path}: can't be read: {error.strerror or error}") from None
+    if folder:
         return _read_manifest(path / MANIFEST_NAME)
     return _read_manifest(path) if path.name == MANIFEST_NAME else Pack(target=path)
 

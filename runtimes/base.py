@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from edgespec.models.checks import check_choice, check_kind, check_whole
+from edgespec.models.checks import check_choice, check_kind, whole
 
 from .tree import TokenTree
 
@@ -64,7 +64,7 @@ class RuntimeOptions:
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
             if value is not None or name not in ("threads", "gpu_layers"):
-                check_whole(name, value, least, most)
+                object.__setattr__(self, name, whole(name, value, least, most))
         check_choice("split_mode", self.split_mode, SPLIT_MODES)
         check_choice("cache_type", self.cache_type, CACHE_TYPES)
         check_kind("flash_attention", self.flash_attention, bool, None)
@@ -118,6 +118,10 @@ class Vocabulary(Protocol):
     size: int
     bos: int | None
     """The token that begins a text, where the model has one."""
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest token: a text of more than n times as many has more than n tokens."""
 
     @property
     def end_tokens(self) -> frozenset[int]:

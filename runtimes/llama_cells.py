@@ -129,22 +129,24 @@ class CellPlan:
             self._cells.copy(owner, own, old, new)
         elif sequence.tips[own] != path[-1]:
             self._cells.remove(own, new, -1)
-        self._forget_tree(sequence)
         sequence.length = new
+        self._forget_tree(sequence)
 
     def truncate(self, sequence: LlamaSequence, length: int) -> None:
         """Also mends a sequence that an exception left in the middle of a pass."""
         if length > sequence.length:
             raise ValueError(f"can't truncate {sequence.length} tokens to {length}")
-        self._cells.remove(sequence.seq_id, length, -1)
+        # first what we claim, then the cells: interrupted in between, too many cells are mended by the next call, too
+        # few would be taken for tokens that are cached
+        sequence.length = length
         for branch in sequence.branches:
             branch.synced = min(branch.synced, length)
+        self._cells.remove(sequence.seq_id, length, -1)
         self._forget_tree(sequence)
-        sequence.length = length
 
     def _forget_tree(self, sequence: LlamaSequence) -> None:
-        for branch in sequence.branches:
-            self._cells.remove(branch.seq_id, branch.synced, -1)
         sequence.tree = None
         sequence.owners.clear()
         sequence.tips.clear()
+        for branch in sequence.branches:
+            self._cells.remove(branch.seq_id, branch.synced, -1)

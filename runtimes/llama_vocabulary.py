@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import threading
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -15,8 +16,12 @@ from edgespec.models.errors import RuntimeFailure, UsageError
 from edgespec.models.gguf import GGUFHeader, StringArray
 
 from .llama_library import llama
+from .threads import start_with_stack
 
 _NORMAL, _BYTE = 1, 6  # llama_token_type
+_SHORT = 2000
+_STACK_BASE, _STACK_PER_BYTE = 8 << 20, 1 << 10
+"""Of the thread that tokenizes long text: address space, of which the system gives what is used."""
 
 
 class LlamaVocabulary:
@@ -32,19 +37,23 @@ class LlamaVocabulary:
         self._texts: StringArray = header.metadata["tokenizer.ggml.tokens"]
         self._types: np.ndarray | None = header.metadata.get("tokenizer.ggml.token_type")
         self._pieces: dict[tuple[int, bool], bytes] = {}
+        self.lock = threading.RLock()
+        """Held while llama.cpp uses the vocabulary, so that it isn't freed meanwhile."""
         bos = self._llama.llama_vocab_bos(vocab)
         self.bos: int | None = bos if bos >= 0 else None
         self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(vocab)
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
-        self._require_open()
         # only control tokens can end an answer; asking for each of 150,000 tokens takes a tenth of a second
         special = (
             np.arange(self.size) if self._types is None else np.flatnonzero(~np.isin(self._types, (_NORMAL, _BYTE)))
         )
-        named = {self._llama.llama_vocab_eos(self._vocab), self._llama.llama_vocab_eot(self._vocab)} - {-1}
-        return frozenset(t for t in {*map(int, special), *named} if self._llama.llama_vocab_is_eog(self._vocab, t))
+        with self.lock:
+            self._require_open()
+            named = {self._llama.llama_vocab_eos(self._vocab), self._llama.llama_vocab_eot(self._vocab)} - {-1}
+            candidates = {*map(int, special), *named}
+            return frozenset(t for t in candidates if self._llama.llama_vocab_is_eog(self._vocab, t))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -59,22 +68,50 @@ class LlamaVocabulary:
         """The token as it stands in the vocabulary (in a byte-level vocabulary ' a' is written 'Ġa')."""
         return self._texts[token]
 
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token: a text of more than n times as many has more than n tokens."""
+        return max(4, self._texts.longest)
+
     def encode(self, text: str, *, special: bool, add_bos: bool) -> list[int]:
         check_text("the text", text)
         data = text.encode("utf-8")
-        capacity = len(data) + 16
-        tokens = self._tokenize(data, capacity, special)
+        # the tokenizer splits text by regular expressions, which recurse for each character: on the main thread's stack
+        # some crash from 20,000 on
+        tokens = self._tokenize(data, special) if len(data) < _SHORT else self._tokenize_aside(data, special)
         if add_bos and self.adds_bos and self.bos is not None and tokens[:1] != [self.bos]:
             tokens.insert(0, self.bos)
         return tokens
 
-    def _tokenize(self, data: bytes, capacity: int, special: bool) -> list[int]:
-        self._require_open()
-        buffer = (ctypes.c_int32 * capacity)()
-        count = self._llama.llama_tokenize(self._vocab, data, len(data), buffer, capacity, False, special)
-        if count == -(1 << 31):
-            raise RuntimeFailure("the text is too long for llama.cpp's tokenizer")
-        return self._tokenize(data, -count, special) if count < 0 else list(buffer[:count])
+    def _tokenize_aside(self, data: bytes, special: bool) -> list[int]:
+        """In a thread with a large stack, which also lets an interrupt through."""
+        results: list[list[int]] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                results.append(self._tokenize(data, special))
+            except BaseException as error:
+                errors.append(error)
+
+        thread = start_with_stack(run, _STACK_BASE + _STACK_PER_BYTE * len(data))
+        thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def _tokenize(self, data: bytes, special: bool) -> list[int]:
+        capacity = len(data) + 16
+        while True:
+            buffer = (ctypes.c_int32 * capacity)()
+            with self.lock:
+                self._require_open()
+                count = self._llama.llama_tokenize(self._vocab, data, len(data), buffer, capacity, False, special)
+            if count == -(1 << 31):
+                raise RuntimeFailure("the text is too long for llama.cpp's tokenizer")
+            if count >= 0:
+                return list(buffer[:count])
+            capacity = -count
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         key = (token, special)
@@ -86,9 +123,10 @@ class LlamaVocabulary:
         return known
 
     def _piece(self, token: int, special: bool, capacity: int) -> bytes:
-        self._require_open()
         buffer = ctypes.create_string_buffer(capacity)
-        count = self._llama.llama_token_to_piece(self._vocab, token, buffer, capacity, 0, special)
+        with self.lock:
+            self._require_open()
+            count = self._llama.llama_token_to_piece(self._vocab, token, buffer, capacity, 0, special)
         return self._piece(token, special, -count) if count < 0 else buffer.raw[:count]
 
     def _require_open(self) -> None:

@@ -22,6 +22,7 @@ from .llama_cells import CellPlan, LlamaSequence
 from .llama_library import LOG, llama, version
 from .llama_vocabulary import LlamaVocabulary
 from .offload import check_cache, layers_that_fit
+from .signals import deferred_signals
 from .tree import TokenTree
 
 _NO_SLOT, _ABORTED = 1, 2  # llama_decode's positive results
@@ -53,6 +54,8 @@ class LlamaCpp:
         self._llama, self._model, self._context = llama(), model, context
         self.path, self.header, self.options = path, header, options
         self._finalizer = weakref.finalize(self, _free, model, context)
+        # at the end of the process the system frees it, also under a thread that still tokenizes
+        self._finalizer.atexit = False  # type: ignore[misc]
         open_ = self._finalizer  # not `self`: the vocabulary must not keep the model alive
         self.vocabulary = LlamaVocabulary(self._llama.llama_model_get_vocab(model), header, lambda: open_.alive)
         self.width: int = self._llama.llama_model_n_embd(model)
@@ -79,26 +82,27 @@ class LlamaCpp:
         library, header = llama(), checked_header(path)
         _check_counts(options)
         check_cache(header, options, list_devices())
-        report = _Progress(progress)
         params = _model_params(options, header)
-        params.progress_callback = library.llama_progress_callback(report)
-        LOG.forget()
-        model = library.llama_model_load_from_file(os.fsencode(path), params)
-        if report.error is not None:
+        with deferred_signals() as signals:
+            report = _Progress(progress, signals)
+            params.progress_callback = library.llama_progress_callback(report)
+            LOG.forget()
+            model = library.llama_model_load_from_file(os.fsencode(path), params)
+            if model and not report.stopped:
+                LOG.forget()
+                context = library.llama_init_from_model(model, _context_params(options))
+                if context:
+                    return cls(path, header, model, context, options)
             if model:
                 library.llama_model_free(model)
-            raise report.error
+            if report.error is not None:
+                raise report.error
         if not model:
             raise ModelFileError(f"{path}: llama.cpp can't load it: {LOG.complaint()}")
-        LOG.forget()
-        context = library.llama_init_from_model(model, _context_params(options))
-        if not context:
-            library.llama_model_free(model)
-            raise RuntimeFailure(
-                f"{path}: llama.cpp makes no context of {options.ctx} tokens (--ctx) with a cache of "
-                f"{options.cache_type} (--cache-type): {LOG.complaint()}"
-            )
-        return cls(path, header, model, context, options)
+        raise RuntimeFailure(
+            f"{path}: llama.cpp makes no context of {options.ctx} tokens (--ctx) with a cache of "
+            f"{options.cache_type} (--cache-type): {LOG.complaint()}"
+        )
 
     @property
     def identity(self) -> str:
@@ -173,7 +177,8 @@ class LlamaCpp:
             self._plan.truncate(sequence, length)
 
     def close(self) -> None:
-        self._finalizer()
+        with self.vocabulary.lock:
+            self._finalizer()
 
     def _require_open(self) -> None:
         if not self._finalizer.alive:
@@ -251,17 +256,21 @@ def _free(model: Any, context: Any) -> None:
 class _Progress:
     """llama.cpp's callback: False ends the loading, which an exception of ours must do from outside."""
 
-    def __init__(self, report: Callable[[float], Any] | None) -> None:
-        self._report = report
+    def __init__(self, report: Callable[[float], Any] | None, signals: list[int]) -> None:
+        self._report, self._signals = report, signals
         self.error: BaseException | None = None
+
+    @property
+    def stopped(self) -> bool:
+        return self.error is not None or bool(self._signals)
 
     def __call__(self, share: float, _user_data: Any) -> bool:
         try:
-            if self._report is not None and self.error is None:
+            if self._report is not None and not self.stopped:
                 self._report(share)
-        except BaseException as error:  # an interrupt too: ctypes would print and swallow it
+        except BaseException as error:  # ctypes would print and swallow it
             self.error = error
-        return self.error is None
+        return not self.stopped
 
 
 def _check_counts(options: RuntimeOptions) -> None:
@@ -297,7 +306,7 @@ def _context_params(options: RuntimeOptions) -> Any:
     params.n_batch = params.n_ubatch = max(options.batch, options.draft_tokens + 1)
     params.n_seq_max = options.sequences * options.branches
     # without this, room for the logits of a whole prefill chunk is reserved: 300 MB for a vocabulary of 150,000
-    params.n_outputs_max = options.sequences * (options.draft_tokens + 1)
+    params.n_outputs_max = options.sequences * max(options.draft_tokens + 1, options.branches)
     params.n_threads = params.n_threads_batch = threads
     params.type_k = params.type_v = _TYPE_NUMBERS[options.cache_type]
     params.pooling_type = library.LLAMA_POOLING_TYPE_NONE

@@ -70,7 +70,8 @@ def prompt_tokens(model: Model, text: str) -> list[int]:
 @click.option("--tokens", default=128)
 @click.option("--length", default="4", help="Draft length: auto, practice or a number.")
 @click.option("--branches", default=1)
-@click.option("--bit-exact", is_flag=True, help="Excuse nothing: draft only within the stable size.")
+@click.option("--bit-exact", is_flag=True, help="Draft only within the stable size: nothing may differ.")
+@click.option("--cache-type", default="f16")
 def main(
     model: Path,
     draft: Path | None,
@@ -80,6 +81,7 @@ def main(
     length: str,
     branches: int,
     bit_exact: bool,
+    cache_type: str,
 ) -> None:
     questions = mixed(prompts)
     plain: dict[str, tuple[int, ...]] = {}
@@ -88,7 +90,7 @@ def main(
         counts = Counter[str]()
         with edgespec.load(
             model, draft=draft if strategy in ("draft", "auto") else None, strategy=strategy, draft_length=length,
-            draft_branches=branches, bit_exact=bit_exact, ctx=2048,
+            draft_branches=branches, bit_exact=bit_exact, cache_type=cache_type, ctx=2048,
         ) as loaded:  # fmt: skip
             checker = None
             for question in questions:
@@ -104,7 +106,9 @@ def main(
                 if at is None:
                     counts["identical"] += 1
                     continue
-                checker = checker or runtime_class("llamacpp").load(model, RuntimeOptions(ctx=2048))
+                checker = checker or runtime_class("llamacpp").load(
+                    model, RuntimeOptions(ctx=2048, cache_type=cache_type)
+                )
                 pair = [(*t, -1)[at] for t in (plain[question], answer.tokens)]
                 values = gaps(checker, prompt_tokens(loaded, question), list(answer.tokens[:at]), *pair)
                 verdict = "near-tie" if near_tie(values) else "DIFFERENT"

@@ -12,6 +12,7 @@ import click
 from edgespec.models.errors import ContextFull, UsageError
 
 from .options import loaded, model_options, sampling_options
+from .streams import emit, notice
 
 _LONGEST_LINE = 64 << 20
 
@@ -26,25 +27,38 @@ def command(model: Path | None, system: str | None, show_drafts: bool, **options
     with loaded(model, options) as ready:
         messages = [{"role": "system", "content": system}] if system else []
         if sys.stdin.isatty():
-            click.echo("Ask something. An empty line or Ctrl-D leaves; Ctrl-C ends an answer.", err=True)
-        while question := _ask():
-            messages.append({"role": "user", "content": question})
-            messages.append({"role": "assistant", "content": _answer(ready, messages, show_drafts, options)})
+            notice("Ask something. An empty line or Ctrl-D leaves; Ctrl-C ends an answer.")
+        while True:
+            try:
+                question = _ask()
+                if not question:
+                    return
+                messages.append({"role": "user", "content": question})
+                messages.append({"role": "assistant", "content": _answer(ready, messages, show_drafts, options)})
+            except KeyboardInterrupt:  # at the prompt, or just beside an answer
+                if not sys.stdin.isatty():
+                    raise
+                if messages and messages[-1]["role"] == "user":
+                    messages.pop()
+                notice(" [an empty line or Ctrl-D leaves]")
 
 
 def _ask() -> str:
     """The next question; nothing at the end."""
     if not sys.stdin.isatty():
-        return _decoded(sys.stdin.buffer.readline(_LONGEST_LINE)).strip()
+        try:
+            return _decoded(sys.stdin.buffer.readline(_LONGEST_LINE)).strip()
+        except OSError as error:
+            raise UsageError(f"standard input: can't be read: {error.strerror or error}") from None
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - arrow keys and history for input()
     try:
         return input("> ").strip()
     except EOFError:
-        click.echo(err=True)
+        notice("")
         return ""
     except UnicodeDecodeError:
-        click.echo("note: that wasn't UTF-8 text; say it again", err=True)
+        notice("note: that wasn't UTF-8 text; say it again")
         return _ask()
 
 
@@ -67,26 +81,26 @@ def _converse(ready: Any, messages: list[dict[str, str]], options: dict[str, Any
             if len(messages) <= first + 1:
                 raise
             del messages[first : first + 2]
-            click.echo("note: the context is full; the oldest exchange is forgotten (see --ctx)", err=True)
+            notice("note: the context is full; the oldest exchange is forgotten (see --ctx)")
 
 
 def _answer(ready: Any, messages: list[dict[str, str]], show_drafts: bool, options: dict[str, Any]) -> str:
     parts: list[str] = []
-    events = _converse(ready, messages, options)
+    events = None
     try:
+        events = _converse(ready, messages, options)
         for event in events:
             parts.append(event.text)
-            click.echo(click.style(event.text, underline=show_drafts and event.drafted), nl=False)
-            sys.stdout.flush()
+            emit(click.style(event.text, underline=show_drafts and event.drafted), newline=False)
             stats = event.stats
     except KeyboardInterrupt:
-        events.close()
-        click.echo(" [stopped]")
+        if events is not None:
+            events.close()
+        emit(" [stopped]")
         return "".join(parts)
-    click.echo()
-    click.echo(
+    emit("")
+    notice(
         f"[{stats.completion_tokens} tokens, {stats.tokens_per_second:.1f} a second, "
-        f"{stats.tokens_per_pass:.2f} a pass; {stats.accepted_tokens} of {stats.drafted_tokens} drafted accepted]",
-        err=True,
+        f"{stats.tokens_per_pass:.2f} a pass; {stats.accepted_tokens} of {stats.drafted_tokens} drafted accepted]"
     )
     return "".join(parts)

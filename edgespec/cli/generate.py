@@ -14,6 +14,7 @@ from edgespec.models.checks import check_text, user_path
 from edgespec.models.errors import UsageError
 
 from .options import loaded, model_options, sampling_options
+from .streams import emit
 
 _MOST_BYTES = 64 << 20
 
@@ -42,12 +43,11 @@ def command(model: Path | None, prompt: str | None, file: Path | None, as_json: 
         options["prediction"] = _read("--prediction", prediction)
     with loaded(model, options) as ready:
         if as_json:
-            click.echo(json.dumps(ready.complete(text, **options).to_json(), ensure_ascii=False))
+            emit(json.dumps(ready.complete(text, **options).to_json(), ensure_ascii=False))
             return
         for event in ready.generate(text, **options):
-            click.echo(event.text, nl=False)
-            sys.stdout.flush()
-        click.echo()
+            emit(event.text, newline=False)
+        emit("")
 
 
 def _prompt(prompt: str | None, file: Path | None) -> str:

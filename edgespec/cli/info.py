@@ -11,6 +11,8 @@ import click
 
 from edgespec import __version__
 
+from .streams import emit
+
 
 @click.command("info")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
@@ -18,17 +20,15 @@ def command(as_json: bool) -> None:
     """Show versions, devices, memory and CPU features."""
     facts = _facts()
     if as_json:
-        click.echo(json.dumps(facts))
+        emit(json.dumps(facts))
         return
-    click.echo(f"edgespec    {facts['edgespec']}, Python {facts['python']}, {facts['system']}")
-    click.echo(f"llamacpp    {facts['runtimes']['llamacpp']}")
-    click.echo(f"CPU         {', '.join(facts['cpu_features'])}; {facts['threads']} threads by default")
+    emit(f"edgespec    {facts['edgespec']}, Python {facts['python']}, {facts['system']}")
+    emit(f"llamacpp    {facts['runtimes']['llamacpp']}")
+    emit(f"CPU         {', '.join(facts['cpu_features'])}; {facts['threads']} threads by default")
     for device in facts["devices"]:
         free, total = (device[key] / 2**30 for key in ("memory_free", "memory_total"))
-        click.echo(
-            f"{device['name']:<11} {device['description']} ({device['kind']}), {free:.1f} of {total:.1f} GiB free"
-        )
-    click.echo(f"cache       {facts['cache']}")
+        emit(f"{device['name']:<11} {device['description']} ({device['kind']}), {free:.1f} of {total:.1f} GiB free")
+    emit(f"cache       {facts['cache']}")
 
 
 def _facts() -> dict[str, Any]:

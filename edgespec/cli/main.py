@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 import click
 
 from edgespec import __version__
+
+from .streams import notice
 
 COMMANDS = {
     "chat": "Talk with a model.",
@@ -91,28 +94,31 @@ def _report(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
-    if isinstance(error, (KeyboardInterrupt, click.Abort)):
-        click.echo("interrupted", err=True)
-        return 130
     if isinstance(error, (_ReaderLeft, BrokenPipeError)):
         return 0
     if isinstance(error, click.ClickException):
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return error.exit_code
+    code, line = _described(error)
+    notice(line)
+    return code
+
+
+def _described(error: BaseException) -> tuple[int, str]:
+    """Exit code and line of an error."""
     from edgespec.models.errors import EdgespecError, UsageError
 
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return 130, "interrupted"
     if isinstance(error, EdgespecError):
-        click.echo(f"Error: {one_line(str(error))}", err=True)
-        return 2 if isinstance(error, UsageError) else 1
+        return 2 if isinstance(error, UsageError) else 1, f"Error: {one_line(str(error))}"
     if isinstance(error, MemoryError):
-        click.echo("Error: out of memory; try a smaller --ctx or a smaller model", err=True)
-        return 1
+        return 1, "Error: out of memory; try a smaller --ctx or a smaller model"
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
-        click.echo(f"Error: {one_line(f'{place}{error.strerror or error}')}", err=True)
-        return 1
-    click.echo(f"Error: {one_line(f'{type(error).__name__}: {error}')}. This is a bug; --debug shows where.", err=True)
-    return 1
+        return 1, f"Error: {one_line(f'{place}{error.strerror or error}')}"
+    return 1, f"Error: {one_line(f'{type(error).__name__}: {error}')}. This is a bug; --debug shows where."
 
 
 def one_line(text: str) -> str:

@@ -11,6 +11,8 @@ import click
 
 from edgespec.strategies import STRATEGIES
 
+from .streams import notice
+
 if TYPE_CHECKING:
     from edgespec.model import Model
 
@@ -31,7 +33,7 @@ class _GpuLayers(click.ParamType[int | None]):
             return None
         if value == "all":
             return -1
-        if value.isdecimal():
+        if value.isascii() and value.isdecimal() and len(value) < 10:
             return int(value)
         self.fail(f"{value!r} is not a number, 'auto' or 'all'", param, ctx)
 
@@ -118,5 +120,5 @@ def loaded(model: Path | None, options: dict[str, Any]) -> Iterator[Model]:
     from edgespec.model import load
 
     loading = {name: options.pop(name) for name in _LOADING}
-    with load(model, **loading, notify=lambda line: click.echo(f"note: {line}", err=True)) as result:
+    with load(model, **loading, notify=lambda line: notice(f"note: {line}")) as result:
         yield result

@@ -31,7 +31,7 @@ def says(answer: list[int], prompt: list[int]) -> Script:
 class ScriptedVocabulary:
     """Token n is the n-th of some characters; 0 ends an answer."""
 
-    size, bos, adds_bos, fingerprint = SIZE, None, False, "scripted"
+    size, bos, adds_bos, fingerprint, longest = SIZE, None, False, "scripted", 4
     end_tokens = frozenset([END])
 
     def text(self, token: int) -> str:

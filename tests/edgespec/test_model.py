@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import threading
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -261,3 +265,74 @@ def test_extreme_options_give_no_warnings(plain: Model) -> None:
             {"repetition_penalty": 1e3, "logit_bias": {5: float("-inf")}},
         ):  # fmt: skip
             assert len(plain.complete([1, 2, 3], max_tokens=4, **options).tokens) > 0
+
+
+def test_numpys_small_integers_mean_what_they_say(tiny: Path, plain: Model) -> None:
+    """Negating them wraps around."""
+    options = {"max_tokens": 30, "temperature": 0.8, "seed": 3, "top_k": 40, "repetition_penalty": 1.2}
+    wanted = plain.complete("x", penalty_window=64, **options).tokens
+    for kind in (np.uint8, np.uint64, np.int16):
+        given = {name: kind(value) for name, value in options.items() if isinstance(value, int)}
+        assert plain.complete("x", penalty_window=kind(64), **{**options, **given}).tokens == wanted
+    load(tiny, strategy="plain", ctx=np.uint8(200), threads=np.int8(1)).close()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("ctx", 10**5000), ("draft_length", 10**5000), ("draft_branches", -(10**5000)), ("threads", 10**5000),
+     ("on_load", 5), ("model", "x" * 5000), ("model", "\ud800"), ("draft_length", np.array([1, 2])),
+     ("draft_length", np.array(["auto"]))],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)  # fmt: skip
+def test_odder_loading_arguments_are_errors_of_ours(tiny: Path, option: str, value: Any) -> None:
+    with pytest.raises(edgespec.EdgespecError):
+        load(**{"model": tiny, option: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("seed", -(10**5000)), ("temperature", 10**400), ("presence_penalty", -(10**5000)), ("logit_bias", {1: 10**400}),
+     ("logit_bias", {10**5000: 1.0}), ("deadline_s", 10**400), ("deadline_s", np.array([1.0, 2.0])),
+     ("logit_bias", {1: np.array([1.0, 2.0])})],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)  # fmt: skip
+def test_odder_generation_options_are_errors_of_ours(plain: Model, option: str, value: Any) -> None:
+    with pytest.raises(edgespec.UsageError, match=option):
+        plain.complete("x", **{option: value})
+
+
+def test_fractions_are_numbers(plain: Model) -> None:
+    assert plain.complete("x", temperature=Fraction(1, 2), seed=1, max_tokens=3).tokens
+
+
+def test_more_text_than_any_context_holds_is_refused_before_it_is_tokenized(plain: Model) -> None:
+    with pytest.raises(edgespec.ContextFull, match="50000000 bytes"):
+        plain.complete("x" * 50_000_000, raw=True)
+    assert plain.complete("x", prediction="x" * 50_000_000, max_tokens=2).tokens
+
+
+def test_messages_may_be_any_mapping(plain: Model) -> None:
+    assert plain.chat([MappingProxyType({"role": "user", "content": "x"})], max_tokens=2).tokens
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ours hit others' callbacks too
+def test_interrupts_at_any_moment_leave_a_model_that_answers_rightly(tiny: Path, tiny_draft: Path) -> None:
+    """Real interrupts, as Ctrl-C gives them, at random times of short answers."""
+    prompts = ["the quick brown fox " * 20, "the quick brown fox " * 8 + "x", "hello"]
+    rng = np.random.default_rng(1)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for options in ({"strategy": "plain"}, {"strategy": "draft", "draft_length": 4, "draft_branches": 3}):
+            with load(tiny, draft=tiny_draft, threads=1, **options) as model:
+                wanted = [model.complete(prompt, raw=True, max_tokens=5).tokens for prompt in prompts]
+                for _ in range(150):
+                    with contextlib.suppress(KeyboardInterrupt):
+                        try:
+                            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 6e-3))
+                            model.complete(prompts[rng.integers(3)], raw=True, max_tokens=5)
+                        finally:
+                            signal.setitimer(signal.ITIMER_REAL, 0)
+                    index = int(rng.integers(3))
+                    assert model.complete(prompts[index], raw=True, max_tokens=5).tokens == wanted[index]
+    finally:
+        signal.signal(signal.SIGALRM, before)

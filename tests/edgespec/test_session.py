@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -278,3 +279,14 @@ def test_prompt_tokens_must_be_whole_numbers(prompt: Any) -> None:
 
 def test_prompt_tokens_may_be_numpys() -> None:
     assert Harness().answer(list(np.array(PROMPT))).text == TEXT
+
+
+def test_an_interrupt_of_the_clean_up_does_not_leave_the_session_busy_either() -> None:
+    harness = Harness()
+    harness.session._lock = InterruptingLock(len(ANSWER) + 3)  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        harness.answer()
+    harness.session._answer = weakref.ref(dead := type("Dead", (), {})())  # as if the line after it had been hit too
+    del dead
+    assert harness.answer().text == TEXT
+    harness.check_cache()

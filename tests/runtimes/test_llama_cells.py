@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,3 +98,50 @@ def test_every_path_is_a_history_and_only_the_committed_one_stays(rounds: list, 
     plan.release(sequence)
     plan.release(other)
     assert cells.cells == []
+
+
+class InterruptedCells(Cells):
+    """Cells of which the n-th call is interrupted, before or after it took effect."""
+
+    def __init__(self, at: int, afterwards: bool) -> None:
+        super().__init__()
+        self.left, self.afterwards = at, afterwards
+
+    def _call(self, call: Callable[[], None]) -> None:
+        self.left -= 1
+        if self.left != 0 or self.afterwards:
+            call()
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+    def remove(self, seq_id: int, start: int, end: int) -> None:
+        self._call(lambda: Cells.remove(self, seq_id, start, end))
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        self._call(lambda: Cells.copy(self, source, target, start, end))
+
+
+@settings(deadline=None, max_examples=300)
+@given(sessions(), st.integers(1, 40), st.booleans(), st.integers(0, 5))
+def test_a_sequence_never_claims_cells_that_an_interrupt_lost(
+    rounds: list, at: int, afterwards: bool, back: int
+) -> None:
+    cells = InterruptedCells(at, afterwards)
+    plan = CellPlan(cells, sequences=1, branches=16)
+    sequence, said, counter = plan.open(), [], 100
+    for parents, _, chosen in rounds:
+        tokens = list(range(counter, counter + len(parents)))
+        counter += len(parents)
+        tree = TokenTree(tuple(tokens), tuple(parents))
+        path = [] if chosen < 0 else tree.path(chosen)
+        said = said + [tokens[n] for n in path]
+        try:
+            evaluate(plan, cells, sequence, tree)
+            plan.commit(sequence, path)
+            if chosen % 2:
+                plan.truncate(sequence, max(0, len(said) - back))
+            plan.truncate(sequence, sequence.length)
+        except KeyboardInterrupt:
+            plan.truncate(sequence, sequence.length)  # what whoever catches it does
+        said = said[: sequence.length]
+        assert cells.history(sequence.seq_id) == said

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -119,6 +123,72 @@ def test_an_error_in_the_progress_report_ends_the_loading(tiny: Path, error: typ
 
     with pytest.raises(error):
         LlamaCpp.load(tiny, RuntimeOptions(ctx=64), report)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_loading_is_not_lost_in_a_callback(smollm: Path, number: int) -> None:
+    """Python runs its handlers at the next line of Python, which is one that llama.cpp calls."""
+
+    class Arrived(Exception):  # noqa: N818
+        pass
+
+    def handler(_number: int, _frame: Any) -> None:
+        raise Arrived
+
+    before = signal.signal(number, handler)
+    try:
+        for delay in (0.001, 0.02, 0.05):
+            timer = threading.Timer(delay, lambda: os.kill(os.getpid(), number))
+            with pytest.raises(Arrived):  # noqa: PT012
+                timer.start()
+                LlamaCpp.load(smollm, RuntimeOptions(ctx=64, mmap=False)).close()
+                timer.join()
+                time.sleep(0.1)
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)
+
+
+def test_more_branches_than_draft_tokens_are_fine(tiny: Path) -> None:
+    runtime = LlamaCpp.load(tiny, RuntimeOptions(ctx=64, draft_tokens=2, branches=8))
+    runtime.forward([Work(runtime.open(), TokenTree.chain([1, 2, 3]))])
+    runtime.close()
+
+
+@pytest.mark.parametrize("splitter", ["smollm", "gpt-4o", "viking", "falcon"])
+@pytest.mark.parametrize("letter", ["x", " ", ".", "1"])
+def test_long_words_do_not_exhaust_the_stack(tiny: Path, tmp_path: Path, splitter: str, letter: str) -> None:
+    """llama.cpp splits by std::regex for some models, which recurses for each character."""
+    path = tmp_path / "model.gguf"
+    data = tiny.read_bytes()
+    old, new = (len(name).to_bytes(8, "little") + name.encode() for name in ("smollm", splitter))
+    assert data.count(old) == 1
+    path.write_bytes(data.replace(old, new))
+    runtime = LlamaCpp.load(path, RuntimeOptions(ctx=64))
+    tokens = runtime.vocabulary.encode(letter * 200_000, special=True, add_bos=False)
+    assert b"".join(map(runtime.vocabulary.piece, tokens)) == letter.encode() * 200_000
+    runtime.close()
+
+
+def test_closing_waits_for_a_text_that_another_thread_tokenizes(tiny: Path) -> None:
+    runtime = LlamaCpp.load(tiny, RuntimeOptions(ctx=64))
+    began, results = threading.Event(), []
+
+    def tokenize() -> None:
+        began.set()
+        try:
+            while True:
+                results.append(len(runtime.vocabulary.encode("hello " * 20_000, special=True, add_bos=True)))
+        except RuntimeFailure as error:
+            results.append(str(error))
+
+    thread = threading.Thread(target=tokenize)
+    thread.start()
+    began.wait()
+    time.sleep(0.05)
+    runtime.close()
+    thread.join(30)
+    assert results[-1] == "this model was closed"
 
 
 def test_what_the_progress_report_returns_does_not_matter(tiny: Path) -> None:
