@@ -6,7 +6,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -109,7 +108,7 @@ def measure(runtime: Runtime, sizes: tuple[int, ...] = SIZES, rounds: int = _ROU
                 runtime.forward([Work(sequence, TokenTree.chain(tokens[-n:]))])
                 times[n] += [time.perf_counter() - started] if round_ >= 0 else []
                 runtime.truncate(sequence, sequence.length)
-        return {n: median(values) for n, values in times.items()}
+        return {n: float(np.median(values)) for n, values in times.items()}
     finally:
         runtime.release(sequence)
 

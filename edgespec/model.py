@@ -14,7 +14,6 @@ from edgespec.models.errors import ContextFull, ModelFileError, UsageError
 from edgespec.models.gguf import GGUFHeader
 from edgespec.models.gguf_check import checked_header
 from edgespec.models.manifest import Pack, open_pack
-from edgespec.models.registry import default_model_path
 from edgespec.runtimes import RUNTIMES, Runtime, RuntimeOptions, runtime_class
 from edgespec.runtimes.trial import ensure_tried
 
@@ -32,6 +31,8 @@ from .templates import CHATML, ChatTemplate, Message
 DEFAULT_CONTEXT = 4096
 MAX_BRANCHES = 16
 _DRAFT_SIZES = (1, 2, 16)
+_STABLE = {"cache_type": "bf16", "repack": False}
+"""With other caches llama.cpp's attention, and with rearranged weights its products, treat few tokens differently."""
 Notify = Callable[[str], None]
 
 
@@ -159,7 +160,8 @@ def load(
         draft_length: "auto" (expected tokens per second), "practice" (by recent acceptance) or a number.
         draft_branches: paths that a draft model's tree follows at once; 1: a chain.
         bit_exact: draft only as much as one pass computes exactly like single passes, to the last bit, so that not even
-            a near-tie can turn (see `edgespec.stability`).
+            a near-tie can turn (see `edgespec.stability`). Unless they are given, `cache_type` is then "bf16" and
+            `repack` False, with which that is the most.
         notify: called with one-line notices.
         on_load: called with the loaded share of the target, 0 to 1.
         **options: further fields of `RuntimeOptions`.
@@ -179,6 +181,8 @@ def load(
         raise UsageError(f"on_load is {shown(on_load)}; a function of one number is needed")
     pack = _pack(model, draft)
     header = vetted(pack.target)
+    for name, value in _STABLE.items() if bit_exact else ():
+        options.setdefault(name, value)
     options.setdefault("branches", MAX_LENGTH if draft_branches > 1 else 1)
     settings = _runtime_options(ctx, header, options, say)
     backend = runtime_class(next(iter(RUNTIMES)) if runtime == "auto" else runtime)
@@ -253,7 +257,12 @@ def vetted(path: Path) -> GGUFHeader:
 
 
 def _pack(model: str | Path | None, draft: str | Path | None) -> Pack:
-    pack = open_pack(user_path("model", model) if model is not None else default_model_path())
+    if model is None:
+        # HTTP and archives: 4 MiB that whoever names a model doesn't need
+        from edgespec.models.registry import default_model_path
+
+        model = default_model_path()
+    pack = open_pack(user_path("model", model))
     if draft is None:
         return pack
     draft_path = user_path("draft", draft)

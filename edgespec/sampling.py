@@ -122,11 +122,20 @@ def penalties(repetition: float, presence: float, frequency: float, window: int)
 
 def top_k(k: int) -> Filter:
     def keep(candidates: Candidates) -> Candidates:
-        if len(candidates.tokens) <= k:
-            return candidates
-        return candidates.keep(np.argpartition(candidates.logits, -k)[-k:])
+        return candidates if len(candidates.tokens) <= k else candidates.keep(largest(candidates.logits, k))
 
     return keep
+
+
+def largest(values: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the k largest of n >= k values, in ascending order; of equal ones the first."""
+    # partitioning values is several times faster than partitioning indices
+    least = np.partition(values, -k)[-k]
+    chosen = np.flatnonzero(values >= least)
+    if len(chosen) > k:
+        ties = np.flatnonzero(values[chosen] == least)
+        chosen = np.delete(chosen, ties[k - len(chosen) :])
+    return chosen
 
 
 def top_p(mass: float) -> Filter:
@@ -189,13 +198,20 @@ class Sampler:
 
     def distribution(self, logits: np.ndarray, history: Sequence[int]) -> np.ndarray:
         """p of the next token, float64 (vocabulary,), for logits (vocabulary,) after the tokens of `history`."""
-        adjusted = self.adjusted(logits, history)
-        candidates = Candidates(np.arange(len(adjusted)), adjusted)
+        candidates = self._candidates(logits, history)
         for apply in self._filters:
             candidates = apply(candidates)
-        p = np.zeros(len(adjusted))
+        p = np.zeros(len(logits))
         p[candidates.tokens] = softmax(candidates.logits)
         return p
+
+    def _candidates(self, logits: np.ndarray, history: Sequence[int]) -> Candidates:
+        k = self.options.top_k
+        if self.plain and 0 < k < len(logits):  # what the filter would keep, found before the copy to float64
+            tokens = largest(logits, k)
+            return Candidates(tokens, logits[tokens].astype(np.float64))
+        adjusted = self.adjusted(logits, history)
+        return Candidates(np.arange(len(adjusted)), adjusted)
 
     def best(self, logits: np.ndarray, history: Sequence[int]) -> int:
         """The most likely next token."""
@@ -213,7 +229,7 @@ class Sampler:
 
 def draw(p: np.ndarray, rng: np.random.Generator) -> int:
     """A token drawn from p, float64 (vocabulary,), which need not sum to exactly 1."""
-    tokens = np.flatnonzero(p)
+    tokens = np.flatnonzero(p > 0)  # several times faster than on the numbers themselves
     cumulative = np.cumsum(p[tokens])
     index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
     return int(tokens[min(index, len(tokens) - 1)])

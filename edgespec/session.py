@@ -8,8 +8,6 @@ import weakref
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from edgespec.models.checks import whole
 from edgespec.models.errors import ContextFull, RuntimeFailure, UsageError
 from edgespec.runtimes.base import Runtime
@@ -232,9 +230,7 @@ class Session:
         # more text than the context could hold predicts nothing
         prediction = options.prediction[: self._runtime.context_length * vocabulary.longest]
         predicted = vocabulary.encode(prediction, special=False, add_bos=False) if prediction else []
-        context = Context(
-            self._tokens, len(prompt), Sampler(sampling), np.random.default_rng(sampling.seed), tuple(predicted)
-        )
+        context = Context(self._tokens, len(prompt), Sampler(sampling), sampling.seed, tuple(predicted))
         yield from decode(
             self._runtime, self._sequence, context, self._controller,
             limit=self._runtime.context_length if options.max_tokens is None else options.max_tokens,

@@ -105,7 +105,7 @@ class StringArray(Sequence[str]):
         if not len(self):
             return 0
         ends = np.append(self._offsets[1:], len(self._data))
-        return int((ends - self._offsets).max()) - 8
+        return int((ends.astype(np.int64) - self._offsets).max()) - 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,8 @@ class _Parser:
         tensors = self._tensors(n_tensors)
         data_offset = self._data_offset(metadata)
         self._check_extents(tensors, data_offset, metadata)
-        digest = hashlib.sha256(self._view[:data_offset])
+        with memoryview(self._view) as view:
+            digest = hashlib.sha256(view[:data_offset])
         digest.update(str(self._size).encode())
         return GGUFHeader(self._path, version, metadata, tensors, data_offset, self._size, digest.hexdigest())
 
@@ -236,7 +237,7 @@ class _Parser:
 
     def _string_array(self, count: int, what: str) -> StringArray:
         start, position, size = self._position, self._position, self._size
-        offsets = np.empty(count, np.int64)
+        offsets = np.empty(count, np.uint32 if size < 1 << 32 else np.int64)
         length_at = struct.Struct("<Q").unpack_from
         for i in range(count):
             offsets[i] = position - start

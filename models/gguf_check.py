@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 
@@ -31,7 +32,9 @@ def checked_header(path: Path) -> GGUFHeader:
 def _checked_header(path: Path, *_state: int) -> GGUFHeader:
     header = read_header(path)
     check_header(header)
-    return header
+    # llama.cpp reads the merges itself: megabytes that nobody here looks at again
+    rest = {key: value for key, value in header.metadata.items() if key != "tokenizer.ggml.merges"}
+    return dataclasses.replace(header, metadata=rest)
 
 
 def check_header(header: GGUFHeader) -> None:

@@ -21,6 +21,7 @@ from .llama_batch import Batch
 from .llama_cells import CellPlan, LlamaSequence
 from .llama_library import LOG, llama, version
 from .llama_vocabulary import LlamaVocabulary
+from .memory import give_back_memory
 from .offload import check_cache, layers_that_fit
 from .signals import deferred_signals
 from .tree import TokenTree
@@ -92,6 +93,7 @@ class LlamaCpp:
                 LOG.forget()
                 context = library.llama_init_from_model(model, _context_params(options))
                 if context:
+                    give_back_memory()
                     return cls(path, header, model, context, options)
             if model:
                 library.llama_model_free(model)

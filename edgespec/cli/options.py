@@ -55,7 +55,7 @@ def model_options(command: _Command) -> _Command:
             click.option("--draft-branches", type=click.IntRange(1, 16), default=1, show_default=True,
                          help="Paths that a draft model follows at once; 1 drafts a chain."),
             click.option("--bit-exact", is_flag=True,
-                         help="Draft only as much as a pass computes, to the last bit, like plain decoding."),
+                         help="Draft only what can't change even the rounding; see --cache-type and --repack."),
             click.option("--runtime", type=click.Choice(["auto", "llamacpp"]), default="auto", show_default=True,
                          help="What runs the model."),
             click.option("--ctx", type=click.IntRange(1), help="Tokens of prompt and answer together. [default: 4096]"),
@@ -64,14 +64,15 @@ def model_options(command: _Command) -> _Command:
                          help="Layers on a GPU, where llama-cpp-python was built for one. auto: as many as fit."),
             click.option("--split-mode", type=click.Choice(["none", "layer", "row"]), default="layer",
                          show_default=True, help="How several GPUs share a model."),
-            click.option("--cache-type", default="f16", show_default=True,
+            click.option("--cache-type",
                          type=click.Choice(["f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]),
-                         help="Type of the KV cache; smaller ones save memory and change answers a little."),
+                         help="Type of the KV cache; small ones save memory and change answers a little. "
+                         "[default: f16; bf16 with --bit-exact]"),
             click.option("--flash-attention/--no-flash-attention", default=None, help="[default: llama.cpp decides]"),
             click.option("--mmap/--no-mmap", default=None,
                          help="Map weights from their file. [default: where it saves memory]"),
-            click.option("--repack/--no-repack", default=True, show_default=True,
-                         help="Let llama.cpp rearrange the weights for this CPU."),
+            click.option("--repack/--no-repack", default=None,
+                         help="Let llama.cpp rearrange the weights for this CPU. [default: yes; no with --bit-exact]"),
         ],
         command,
     )  # fmt: skip
@@ -120,5 +121,8 @@ def loaded(model: Path | None, options: dict[str, Any]) -> Iterator[Model]:
     from edgespec.model import load
 
     loading = {name: options.pop(name) for name in _LOADING}
+    for name in ("cache_type", "repack"):
+        if loading[name] is None:  # whose default depends on other options
+            del loading[name]
     with load(model, **loading, notify=lambda line: notice(f"note: {line}")) as result:
         yield result

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from edgespec.runtimes.tree import TokenTree
 from ..sampling import Sampler
 
 
-@dataclass(slots=True)
+@dataclass
 class Context:
     """One answer in the making.
 
@@ -20,15 +21,20 @@ class Context:
         tokens: prompt and answer so far. The target's cache holds all but the last.
         prompt_length: how many of them are the prompt.
         sampler: how the target's next token is chosen, which a drafter that draws must imitate.
-        rng: the only source of chance.
+        seed: of `rng`, the only source of chance; what `numpy.random.default_rng` takes.
         prediction: tokens that the caller expects the answer to resemble.
     """
 
     tokens: list[int]
     prompt_length: int
     sampler: Sampler
-    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    seed: int | np.random.Generator | None = None
     prediction: tuple[int, ...] = ()
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        # made when something is drawn: numpy's generators take 7 MiB, which greedy decoding can do without
+        return np.random.default_rng(self.seed)
 
     def history(self, path: list[int]) -> list[int]:
         """The tokens that penalties look at after the draft tokens of `path`."""
