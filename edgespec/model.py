@@ -39,10 +39,8 @@ Notify = Callable[[str], None]
 class Model:
     """A target, its drafters, and one session. Made by `load`; closes as a context manager."""
 
-    def __init__(
-        self, runtime: Runtime, controller: Controller, strategy: str, header: GGUFHeader, template: ChatTemplate | None
-    ) -> None:
-        self.runtime, self.strategy, self.header, self.template = runtime, strategy, header, template
+    def __init__(self, runtime: Runtime, controller: Controller, strategy: str, template: ChatTemplate | None) -> None:
+        self.runtime, self.strategy, self.template = runtime, strategy, template
         self._controller = controller
         self._session = Session(runtime, controller, strategy)
 
@@ -205,7 +203,7 @@ def load(
         controller = Controller(drafters, rule_of(curve), curve, most)
         for name, seconds in curves.drafting.items():
             controller.expect_drafting(name, seconds)
-        result = Model(target, controller, strategy, header, template)
+        result = Model(target, controller, strategy, template)
         opened.pop_all()
     return result
 

@@ -100,6 +100,11 @@ class StringArray(Sequence[str]):
         return f"<{len(self)} strings>"
 
     @property
+    def digest(self) -> str:
+        """SHA-256 of all strings and their lengths."""
+        return hashlib.sha256(self._data).hexdigest()
+
+    @property
     def longest(self) -> int:
         """Bytes of the longest string; 0 where there is none."""
         if not len(self):
@@ -108,7 +113,7 @@ class StringArray(Sequence[str]):
         return int((ends.astype(np.int64) - self._offsets).max()) - 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class GGUFHeader:
     """What a GGUF file says about itself.
 

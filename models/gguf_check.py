@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,11 @@ TOKENIZER_KINDS = ("gpt2", "llama", "bert", "t5", "rwkv", "plamo2", "hybriddna")
 _COUNTS = ("block_count", "embedding_length", "attention.head_count", "context_length")
 
 
+_checked: weakref.WeakValueDictionary[tuple[Path, int, int, int], GGUFHeader] = weakref.WeakValueDictionary()
+
+
 def checked_header(path: Path) -> GGUFHeader:
-    """Read and check a model file's header; the last ones are kept, since 150,000 tokens take a while.
+    """Read and check a model file's header, unless somebody still holds it: 150,000 tokens take a while, and memory.
 
     Raises:
         ModelFileError: missing, damaged, or not one that can be run.
@@ -25,16 +28,15 @@ def checked_header(path: Path) -> GGUFHeader:
         stat = path.stat()
     except OSError:
         return read_header(path)  # which says what is wrong
-    return _checked_header(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
-
-
-@functools.lru_cache(maxsize=4)
-def _checked_header(path: Path, *_state: int) -> GGUFHeader:
-    header = read_header(path)
-    check_header(header)
-    # llama.cpp reads the merges itself: megabytes that nobody here looks at again
-    rest = {key: value for key, value in header.metadata.items() if key != "tokenizer.ggml.merges"}
-    return dataclasses.replace(header, metadata=rest)
+    state = (path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    header = _checked.get(state)
+    if header is None:
+        header = read_header(path)
+        check_header(header)
+        # llama.cpp reads the merges itself: megabytes that nobody here looks at again
+        rest = {key: value for key, value in header.metadata.items() if key != "tokenizer.ggml.merges"}
+        _checked[state] = header = dataclasses.replace(header, metadata=rest)
+    return header
 
 
 def check_header(header: GGUFHeader) -> None:

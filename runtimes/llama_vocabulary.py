@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import threading
 from collections.abc import Callable
 from functools import cached_property
@@ -13,7 +12,7 @@ import numpy as np
 
 from edgespec.models.checks import check_text
 from edgespec.models.errors import RuntimeFailure, UsageError
-from edgespec.models.gguf import GGUFHeader, StringArray
+from edgespec.models.gguf import GGUFHeader
 
 from .llama_library import llama
 from .threads import start_with_stack
@@ -34,8 +33,15 @@ class LlamaVocabulary:
     def __init__(self, vocab: Any, header: GGUFHeader, is_open: Callable[[], bool]) -> None:
         self._llama, self._vocab, self._is_open = llama(), vocab, is_open
         self.size: int = self._llama.llama_vocab_n_tokens(vocab)
-        self._texts: StringArray = header.metadata["tokenizer.ggml.tokens"]
-        self._types: np.ndarray | None = header.metadata.get("tokenizer.ggml.token_type")
+        # of the header only what is small is kept: its arrays take megabytes
+        texts, types = header.metadata["tokenizer.ggml.tokens"], header.metadata.get("tokenizer.ggml.token_type")
+        self.fingerprint: str = texts.digest
+        """Equal for vocabularies whose tokens are equal, id by id."""
+        self.longest = max(4, texts.longest)
+        """Bytes of the longest token: a text of more than n times as many has more than n tokens."""
+        # only control tokens can end an answer; asking for each of 150,000 tokens takes a tenth of a second
+        special = np.arange(self.size) if types is None else np.flatnonzero(~np.isin(types, (_NORMAL, _BYTE)))
+        self._special = [int(token) for token in special]
         self._pieces: dict[tuple[int, bool], bytes] = {}
         self.lock = threading.RLock()
         """Held while llama.cpp uses the vocabulary, so that it isn't freed meanwhile."""
@@ -45,33 +51,18 @@ class LlamaVocabulary:
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
-        # only control tokens can end an answer; asking for each of 150,000 tokens takes a tenth of a second
-        special = (
-            np.arange(self.size) if self._types is None else np.flatnonzero(~np.isin(self._types, (_NORMAL, _BYTE)))
-        )
         with self.lock:
             self._require_open()
             named = {self._llama.llama_vocab_eos(self._vocab), self._llama.llama_vocab_eot(self._vocab)} - {-1}
-            candidates = {*map(int, special), *named}
+            candidates = {*self._special, *named}
             return frozenset(t for t in candidates if self._llama.llama_vocab_is_eog(self._vocab, t))
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Equal for vocabularies whose tokens are equal, id by id."""
-        digest = hashlib.sha256()
-        for i in range(len(self._texts)):
-            text = self._texts.raw(i)
-            digest.update(len(text).to_bytes(4, "little") + text)
-        return digest.hexdigest()
 
     def text(self, token: int) -> str:
         """The token as it stands in the vocabulary (in a byte-level vocabulary ' a' is written 'Ġa')."""
-        return self._texts[token]
-
-    @cached_property
-    def longest(self) -> int:
-        """Bytes of the longest token: a text of more than n times as many has more than n tokens."""
-        return max(4, self._texts.longest)
+        self._require_token(token)
+        with self.lock:
+            self._require_open()
+            return bytes(self._llama.llama_vocab_get_text(self._vocab, token)).decode("utf-8", "replace")
 
     def encode(self, text: str, *, special: bool, add_bos: bool) -> list[int]:
         check_text("the text", text)
@@ -115,8 +106,7 @@ class LlamaVocabulary:
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         key = (token, special)
-        if not 0 <= token < self.size:
-            raise UsageError(f"token {token} is outside the vocabulary of {self.size}")
+        self._require_token(token)
         known = self._pieces.get(key)
         if known is None:
             known = self._pieces[key] = self._piece(token, special, 64)
@@ -132,3 +122,7 @@ class LlamaVocabulary:
     def _require_open(self) -> None:
         if not self._is_open():
             raise RuntimeFailure("this model was closed")
+
+    def _require_token(self, token: int) -> None:
+        if not 0 <= token < self.size:
+            raise UsageError(f"token {token} is outside the vocabulary of {self.size}")

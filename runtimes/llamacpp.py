@@ -53,7 +53,8 @@ class LlamaCpp:
 
     def __init__(self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions) -> None:
         self._llama, self._model, self._context = llama(), model, context
-        self.path, self.header, self.options = path, header, options
+        self.path, self.options = path, options
+        self._digest = header.digest
         self._finalizer = weakref.finalize(self, _free, model, context)
         # at the end of the process the system frees it, also under a thread that still tokenizes
         self._finalizer.atexit = False  # type: ignore[misc]
@@ -111,7 +112,7 @@ class LlamaCpp:
         # the context's length is left out: what is in use counts, and that is corrected while running
         options = dataclasses.replace(self.options, ctx=1, threads=self.options.threads or default_threads())
         devices = ",".join(device.description for device in list_devices())
-        return f"{self.name}|{version()}|{self.header.digest}|{devices}|{options}"
+        return f"{self.name}|{version()}|{self._digest}|{devices}|{options}"
 
     @property
     def context_length(self) -> int:

@@ -33,7 +33,7 @@ def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
 
 
 def gaps(runtime: Runtime, prompt: list[int], answer: list[int], first: int, second: int) -> Iterator[float]:
-    """logit(first) - logit(second) after `answer`, with the whole answer computed in passes of one size after the other.
+    """logit(first) - logit(second) after `answer`, with the whole answer computed in passes of one size, for each size.
 
     For each size the last token of `answer` stands once first and once last in its pass, since kernels that work on
     tiles treat the tokens that are left over in another way. What stands behind it is not looked at.
@@ -42,7 +42,7 @@ def gaps(runtime: Runtime, prompt: list[int], answer: list[int], first: int, sec
     try:
         runtime.prefill(sequence, prompt[:-1])
         tokens = [prompt[-1], *answer]
-        for size, behind in ((size, behind) for size in _SIZES for behind in sorted({0, size - 1})):
+        for size, behind in [(n, b) for n in _SIZES for b in sorted({0, n - 1})]:
             padded = tokens + prompt[:behind]
             # the first pass takes what is left over, so that the last one is whole
             ends = range(len(padded) % size or size, len(padded) + 1, size)
