@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,3 +49,12 @@ def smollm() -> Path:
     from edgespec.models.registry import default_model_path
 
     return default_model_path()
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """No callbacks of other tools at garbage collection (hypothesis has one): an interrupt that hits them is lost."""
+    callbacks = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks.extend(callbacks)

@@ -315,7 +315,7 @@ def test_messages_may_be_any_mapping(plain: Model) -> None:
     assert plain.chat([MappingProxyType({"role": "user", "content": "x"})], max_tokens=2).tokens
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ours hit others' callbacks too
+@pytest.mark.usefixtures("interruptible")
 def test_interrupts_at_any_moment_leave_a_model_that_answers_rightly(tiny: Path, tiny_draft: Path) -> None:
     """Real interrupts, as Ctrl-C gives them, at random times of short answers."""
     prompts = ["the quick brown fox " * 20, "the quick brown fox " * 8 + "x", "hello"]

@@ -125,6 +125,7 @@ def test_an_error_in_the_progress_report_ends_the_loading(tiny: Path, error: typ
         LlamaCpp.load(tiny, RuntimeOptions(ctx=64), report)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_loading_is_not_lost_in_a_callback(smollm: Path, number: int) -> None:
     """Python runs its handlers at the next line of Python, which is one that llama.cpp calls."""
