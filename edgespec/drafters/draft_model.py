@@ -82,8 +82,8 @@ class DraftModel:
         tokens = self._known(context.tokens)
         start = self._agreed if self._context is context else 0
         keep = common_prefix(self._cached, tokens[:-1], start)
+        del self._cached[keep:]  # before the cells: interrupted in between, `_cached` must not claim more than there is
         self._runtime.truncate(self._sequence, keep)
-        del self._cached[keep:]
         fresh = tokens[keep:]
         self._cached += fresh[: self._runtime.prefill(self._sequence, fresh[:-1])] if len(fresh) > 8 else []
         logits = self._feed(tokens[len(self._cached) :])
