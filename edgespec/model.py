@@ -9,11 +9,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from pathlib import Path
 from typing import Any
 
-from edgespec.models.checks import check_choice, check_kind, check_text, shown, user_path, whole
+from edgespec.models.checks import check_choice, check_kind, check_text, shown, whole
 from edgespec.models.errors import ContextFull, ModelFileError, UsageError
 from edgespec.models.gguf import GGUFHeader
 from edgespec.models.gguf_check import checked_header
 from edgespec.models.manifest import Pack, open_pack
+from edgespec.models.resolve import resolve_model
 from edgespec.runtimes import RUNTIMES, Runtime, RuntimeOptions, runtime_class
 from edgespec.runtimes.trial import ensure_tried
 
@@ -150,8 +151,9 @@ def load(
     """Load a pack or a GGUF.
 
     Args:
-        model: a pack folder or a GGUF file; None: the small default model.
-        draft: a GGUF that drafts for it, instead of the pack's own.
+        model: a pack folder or a GGUF file, or the name of one (see `edgespec.models.resolve`); None: the small default
+            model.
+        draft: a GGUF, or the name of one, that drafts for it, instead of the pack's own.
         strategy: who drafts; see `edgespec.strategies.STRATEGIES`.
         runtime: what runs it; see `edgespec.runtimes.RUNTIMES`.
         ctx: tokens of prompt and answer together; None: 4096, or what the model was trained for where that is less.
@@ -260,10 +262,10 @@ def _pack(model: str | Path | None, draft: str | Path | None) -> Pack:
         from edgespec.models.registry import default_model_path
 
         model = default_model_path()
-    pack = open_pack(user_path("model", model))
+    pack = open_pack(resolve_model(model))
     if draft is None:
         return pack
-    draft_path = user_path("draft", draft)
+    draft_path = resolve_model(draft, "draft")
     if draft_path.is_dir():
         raise ModelFileError(f"{draft_path}: a draft is a GGUF file, not a folder")
     return dataclasses.replace(pack, draft=draft_path)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from edgespec.models.errors import VocabularyMismatch
-from edgespec.runtimes.base import Vocabulary
 
 _HARMLESS_SHARE = 0.01
 _SHOWN = 3
 
 
-def differing_tokens(target: Vocabulary, draft: Vocabulary) -> frozenset[int]:
+class Tokens(Protocol):
+    """The part of a `Vocabulary` that is compared."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def fingerprint(self) -> str: ...
+    def text(self, token: int) -> str: ...
+
+
+def differing_tokens(target: Tokens, draft: Tokens) -> frozenset[int]:
     """Tokens that the two know under one id but with different texts; never to be drafted.
 
     A few are harmless (reserved or control tokens that a fine-tune renamed), and so are vocabularies of different

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,8 +21,11 @@ _LONGEST_LINE = 64 << 20
 @click.option("--system", help="A system message to begin with.")
 @click.option("--show-drafts", is_flag=True, help="Underline the tokens that a draft proposed.")
 @sampling_options(temperature=0.7, top_k=40, top_p=0.95)
-def command(model: Path | None, system: str | None, show_drafts: bool, **options: Any) -> None:
-    """Talk with MODEL, a GGUF file or a pack. An empty line or Ctrl-D leaves; Ctrl-C ends an answer."""
+def command(model: str | None, system: str | None, show_drafts: bool, **options: Any) -> None:
+    """Talk with MODEL: a GGUF file, a pack, or a name from `edgespec list`.
+
+    An empty line or Ctrl-D leaves; Ctrl-C ends an answer.
+    """
     with loaded(model, options) as ready:
         messages = [{"role": "system", "content": system}] if system else []
         if sys.stdin.isatty():

@@ -30,9 +30,9 @@ _MOST_BYTES = 64 << 20
 @click.option("--prediction", type=click.Path(path_type=Path), help="File with text that the answer will resemble.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @sampling_options(temperature=0.0)
-def command(model: Path | None, prompt: str | None, file: Path | None, as_json: bool, prediction: Path | None,
+def command(model: str | None, prompt: str | None, file: Path | None, as_json: bool, prediction: Path | None,
             **options: Any) -> None:  # fmt: skip
-    """Answer one prompt with MODEL, a GGUF file or a pack.
+    """Answer one prompt with MODEL: a GGUF file, a pack, or a name from `edgespec list`.
 
     The prompt comes from -p, --file, or standard input. MODEL left out means the small default model.
     """

@@ -20,6 +20,9 @@ COMMANDS = {
     "chat": "Talk with a model.",
     "generate": "Answer one prompt.",
     "info": "Show versions, devices, memory and CPU features.",
+    "list": "List the models on this machine.",
+    "rm": "Delete a model.",
+    "show": "Show what a model is, and what could draft for it.",
 }
 """Command -> its one-line help. Each is `command` in the module of its name, imported when it is run."""
 _debugging = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -38,16 +37,12 @@ class _GpuLayers(click.ParamType[int | None]):
         self.fail(f"{value!r} is not a number, 'auto' or 'all'", param, ctx)
 
 
-def _path(**limits: Any) -> click.Path:
-    return click.Path(path_type=Path, **limits)
-
-
 def model_options(command: _Command) -> _Command:
     """MODEL and how to load it."""
     return _apply(
         [
-            click.argument("model", required=False, type=_path()),
-            click.option("--draft", type=_path(), help="GGUF of a smaller model with the same vocabulary, to draft."),
+            click.argument("model", required=False),
+            click.option("--draft", help="A smaller model with the same vocabulary, to draft: a GGUF file or a name."),
             click.option("--strategy", type=click.Choice(STRATEGIES), default="auto", show_default=True,
                          help="Who drafts. auto: whatever is expected to be fastest, plain decoding included."),
             click.option("--draft-length", default="auto", show_default=True, metavar="auto|practice|N",
@@ -115,7 +110,7 @@ _LOADING = (
 
 
 @contextlib.contextmanager
-def loaded(model: Path | None, options: dict[str, Any]) -> Iterator[Model]:
+def loaded(model: str | None, options: dict[str, Any]) -> Iterator[Model]:
     """The model that the shared options describe; takes them out of `options`, what is left is for generating."""
     # loading numpy and llama.cpp takes half a second, which `--help` and usage errors shouldn't
     from edgespec.model import load

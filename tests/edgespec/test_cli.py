@@ -387,3 +387,60 @@ def until(terminal: int, text: bytes) -> None:
         assert time.monotonic() < end, seen
         if select.select([terminal], [], [], 1)[0]:
             seen += os.read(terminal, 4096)
+
+
+# ---- models by name
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Path, tiny_other: Path) -> Path:
+    """A shelf with a pack and a file, and a home without models of others."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EDGESPEC_MODELS", str(tmp_path / "own"))
+    monkeypatch.delenv("OLLAMA_MODELS", raising=False)
+    write_pack(tmp_path / "own" / "little", tiny)
+    (tmp_path / "own" / "another.gguf").write_bytes(tiny_other.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_list_shows_models_and_their_names_work_everywhere(run: Run, shelf: Path) -> None:
+    lines = run("list").out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["name", "another", "little"]
+    listed = json.loads(run("list", "--json").out)
+    assert listed[1]["name"] == "little"
+    assert listed[1]["bytes"] > 100_000
+    assert run("generate", "little", "-p", "x", "-n", 2).code == 0
+    one_line_error(run("generate", "litle", "-p", "x"), 1, "litle", "did you mean little?")
+    one_line_error(run("generate", "little", "--draft", "another", "-p", "x"), 1, "tokens differ")
+
+
+def test_show_names_facts_and_drafts(run: Run, shelf: Path) -> None:
+    text = run("show", "little").out
+    assert "3 layers" in text
+    assert "1024 tokens" in text
+    assert "another" in text
+    facts = json.loads(run("show", "little", "--json").out)
+    assert facts["target"]["architecture"] == "llama"
+    assert "another" in [draft["name"] for draft in facts["drafts"]]
+    one_line_error(run("show", "nothing-like-it"), 1, "nothing-like-it")
+
+
+def test_rm_deletes_own_models_when_told_so(run: Run, shelf: Path) -> None:
+    one_line_error(run("rm", "little"), 2, "--yes")
+    assert (shelf / "own" / "little").exists()
+    for name in ("little", "another"):
+        assert run("rm", name, "--yes").code == 0
+    assert list((shelf / "own").iterdir()) == []
+    one_line_error(run("rm", "little", "--yes"), 1, "little", "edgespec list")
+    path = shelf / ".lmstudio/models/a/b/c.gguf"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x")
+    one_line_error(run("rm", "a/b/c", "--yes"), 1, "lmstudio keeps it")
+    assert path.exists()
+
+
+def test_an_empty_shelf_says_where_to_put_models(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "EDGESPEC_MODELS", "EDGESPEC_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    assert str(tmp_path) in run("list").out

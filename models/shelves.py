@@ -1,0 +1,148 @@
+"""Models that are on this machine: our own, and those that Ollama and LM Studio downloaded, which are only read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from .cache import cache_folder
+from .manifest import MANIFEST_NAME
+from .registry import DEFAULT_MODEL
+
+_MOST_MANIFEST_BYTES = 1 << 20
+_MODEL_LAYER = "application/vnd.ollama.image.model"
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_OLLAMA_REGISTRY, _OLLAMA_NAMESPACE = "registry.ollama.ai", "library"
+
+
+@dataclass(frozen=True, slots=True)
+class ShelvedModel:
+    """A model that was found.
+
+    Attributes:
+        name: what it is called on the command line.
+        path: a pack folder or a GGUF file.
+        size: bytes of its files.
+        shelf: whose it is: "edgespec", "ollama" or "lmstudio".
+    """
+
+    name: str
+    path: Path
+    size: int
+    shelf: str
+
+
+def own_shelf() -> Path:
+    """Where packs live that are known by name: `EDGESPEC_MODELS`, or the system's folder for a user's data."""
+    named = os.environ.get("EDGESPEC_MODELS")
+    return Path(named) if named else Path(platformdirs.user_data_dir("edgespec", appauthor=False)) / "models"
+
+
+def shelved_models() -> list[ShelvedModel]:
+    """All models found, our own first. What can't be read or isn't whole is left out."""
+    found = [*_own(), *_ollama(), *_lm_studio()]
+    order = {"edgespec": 0, "ollama": 1, "lmstudio": 2}
+    return sorted(found, key=lambda model: (order[model.shelf], model.name.lower()))
+
+
+def _own() -> Iterator[ShelvedModel]:
+    for path in _children(own_shelf()):
+        if _is_file(path / MANIFEST_NAME):
+            yield ShelvedModel(path.name, path, sum(map(_size, _children(path))), "edgespec")
+        elif path.suffix == ".gguf" and _is_file(path):
+            yield ShelvedModel(path.stem, path, _size(path), "edgespec")
+    default = cache_folder() / "models" / DEFAULT_MODEL.file
+    if _size(default) == DEFAULT_MODEL.size:
+        yield ShelvedModel(DEFAULT_MODEL.name, default, DEFAULT_MODEL.size, "edgespec")
+
+
+def _ollama() -> Iterator[ShelvedModel]:
+    """Ollama keeps files named by their hash, and for each model a manifest in `registry/namespace/model/tag`."""
+    named = os.environ.get("OLLAMA_MODELS")
+    folders = [Path(named)] if named else [_home() / ".ollama/models", Path("/usr/share/ollama/.ollama/models")]
+    for folder in folders:
+        for path in _descendants(folder / "manifests", 4):
+            blob = _ollama_blob(path, folder / "blobs")
+            if blob is not None:
+                *place, model, tag = path.relative_to(folder / "manifests").parts
+                prefix = "/".join(part for part in place if part not in (_OLLAMA_REGISTRY, _OLLAMA_NAMESPACE))
+                yield ShelvedModel(f"{prefix}/{model}:{tag}".lstrip("/"), blob, _size(blob), "ollama")
+
+
+def _ollama_blob(manifest: Path, blobs: Path) -> Path | None:
+    """The GGUF that a manifest names; None where it names none that is there."""
+    content = _small_json(manifest)
+    layers = content.get("layers") if isinstance(content, dict) else None
+    for layer in layers if isinstance(layers, list) else ():
+        if isinstance(layer, dict) and layer.get("mediaType") == _MODEL_LAYER:
+            digest = _DIGEST.fullmatch(str(layer.get("digest")))
+            blob = blobs / f"sha256-{digest[1]}" if digest else None
+            if blob is not None and _is_file(blob) and _size(blob) == layer.get("size"):
+                return blob
+    return None
+
+
+def _lm_studio() -> Iterator[ShelvedModel]:
+    """LM Studio keeps files as `publisher/repository/file.gguf`."""
+    for folder in (_home() / ".lmstudio/models", _home() / ".cache/lm-studio/models"):
+        for path in _descendants(folder, 3):
+            # projectors of vision models aren't models of their own, later parts of split files neither
+            if path.suffix == ".gguf" and not path.name.startswith("mmproj") and not _later_part(path.name):
+                name = path.relative_to(folder).with_suffix("").as_posix()
+                yield ShelvedModel(name, path, _size(path), "lmstudio")
+
+
+def _later_part(name: str) -> bool:
+    part = re.search(r"-(\d{5})-of-\d{5}\.gguf$", name)
+    return part is not None and int(part[1]) > 1
+
+
+def _descendants(folder: Path, depth: int) -> Iterator[Path]:
+    """Files exactly so many levels below a folder."""
+    for path in _children(folder):
+        if depth > 1:
+            yield from _descendants(path, depth - 1)
+        elif _is_file(path):
+            yield path
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:
+        return 0
+
+
+def _small_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes()) if _size(path) <= _MOST_MANIFEST_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a user without one
+        return Path("/nonexistent")
