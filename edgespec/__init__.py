@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .asynchronous import stream
+    from .conversation import Conversation
     from .events import Answer, Event
     from .model import Model, load
     from .models.errors import (
@@ -27,14 +29,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "load": ".model", "Model": ".model", "GenerationOptions": ".options", "Answer": ".events", "Event": ".events",
+    "load": ".model", "Model": ".model", "Conversation": ".conversation", "stream": ".asynchronous",
+    "GenerationOptions": ".options", "Answer": ".events", "Event": ".events",
     "EdgespecError": ".models.errors", "UsageError": ".models.errors", "ModelFileError": ".models.errors",
     "VocabularyMismatch": ".models.errors", "ContextFull": ".models.errors", "RuntimeFailure": ".models.errors",
 }  # fmt: skip
 
 __all__ = [
-    "Answer", "ContextFull", "EdgespecError", "Event", "GenerationOptions", "Model", "ModelFileError", "RuntimeFailure",
-    "UsageError", "VocabularyMismatch", "load",
+    "Answer", "ContextFull", "Conversation", "EdgespecError", "Event", "GenerationOptions", "Model", "ModelFileError",
+    "RuntimeFailure", "UsageError", "VocabularyMismatch", "load", "stream",
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from edgespec.runtimes import RUNTIMES, Runtime, RuntimeOptions, runtime_class
 from edgespec.runtimes.trial import ensure_tried
 
 from .controller import Controller
+from .conversation import Conversation
 from .costs import SIZES, CostCurve, measured_curve
 from .draft_length import ExpectedSpeed, FixedLength, LengthRule, RecentAcceptance
 from .drafters.draft_model import MAX_LENGTH
@@ -43,7 +45,9 @@ class Model:
     def __init__(self, runtime: Runtime, controller: Controller, strategy: str, template: ChatTemplate | None) -> None:
         self.runtime, self.strategy, self.template = runtime, strategy, template
         self._controller = controller
-        self._session = Session(runtime, controller, strategy)
+        self._lock = threading.RLock()
+        self._sessions: list[Session] = []
+        self._session = self._new_session()
 
     def generate(
         self, prompt: str | Sequence[int], *, raw: bool = False, **options: Any
@@ -78,14 +82,40 @@ class Model:
 
     def converse(self, messages: Iterable[Message], **options: Any) -> Generator[Event, None, None]:
         """Generate the next message of a conversation; a model without a chat template gets ChatML."""
+        return self._conversed(self._session, messages, options)
+
+    def _conversed(
+        self, session: Session, messages: Iterable[Message], options: dict[str, Any]
+    ) -> Generator[Event, None, None]:
         if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
             raise UsageError(f"messages is {shown(messages)}; a list of messages is needed")
-        self._session.require_open()
+        session.require_open()
         if self.template is None:
             self.template = ChatTemplate(CHATML, "ChatML")
-        return self._session.generate(
+        return session.generate(
             self._encode(self.template.render(list(messages)), special=True), GenerationOptions.of(**options)
         )
+
+    def conversation(self, system: str | None = None) -> Conversation:
+        """A conversation with a cache of its own, so that several can go on at the same time.
+
+        Their number is that of `sequences` given to `load`, less one for `generate` and `chat`; each takes the memory
+        of a whole context.
+
+        Raises:
+            ContextFull: all of them are taken.
+        """
+        self._session.require_open()
+        messages: list[Message] = []
+        if system is not None:
+            check_text("system", system)
+            messages.append({"role": "system", "content": system})
+        return Conversation(self._conversed, self._new_session(), messages)
+
+    def _new_session(self) -> Session:
+        session = Session(self.runtime, self._controller, self.strategy, self._lock)
+        self._sessions = [*(s for s in self._sessions if not s.closed), session]
+        return session
 
     def chat(self, messages: Iterable[Message], **options: Any) -> Answer:
         """The next message of a conversation, whole."""
@@ -105,7 +135,8 @@ class Model:
 
     def close(self) -> None:
         """Free the memory of target and draft; an answer that another thread generates ends at its next step."""
-        self._session.close()
+        for session in self._sessions:
+            session.close()
         if self.template is not None:
             self.template.close()
         self._controller.close()
@@ -238,7 +269,9 @@ class _Curves:
         assert path is not None
         header = vetted(path)
         trained = header.hyperparameter("context_length") or options.ctx
-        draft = backend.load(path, dataclasses.replace(options, ctx=min(options.ctx, max(1, int(trained)))))
+        # one cache for all conversations: it follows whichever is drafted for
+        settings = dataclasses.replace(options, ctx=min(options.ctx, max(1, int(trained))), sequences=1)
+        draft = backend.load(path, settings)
         curve = self.of(draft, _DRAFT_SIZES)
         self.drafting["draft"] = curve(1)
         return draft, curve

@@ -125,14 +125,17 @@ class Session:
 
     Args:
         strategy: only for the statistics.
+        lock: shared by the sessions of one runtime, of which one can do a step at a time.
     """
 
-    def __init__(self, runtime: Runtime, controller: Controller, strategy: str) -> None:
+    def __init__(
+        self, runtime: Runtime, controller: Controller, strategy: str, lock: threading.RLock | None = None
+    ) -> None:
         self._runtime, self._controller, self._strategy = runtime, controller, strategy
         self._sequence = runtime.open()
         self._tokens: list[int] = []
         """What the cache holds, and perhaps more."""
-        self._lock = threading.RLock()
+        self._lock = lock or threading.RLock()
         self._closing = threading.Event()
         self._answer: weakref.ref[_Answer] | None = None
         """The answer that is being generated: a reference that also ends where an interrupt kept us from saying so."""
@@ -158,9 +161,13 @@ class Session:
         with self._lock:
             self._runtime.release(self._sequence)
 
+    @property
+    def closed(self) -> bool:
+        return self._closing.is_set()
+
     def require_open(self) -> None:
         """Raises `RuntimeFailure` where the session was closed."""
-        if self._closing.is_set():
+        if self.closed:
             raise RuntimeFailure("this model was closed")
 
     def _check(self, prompt: Sequence[int], options: GenerationOptions) -> None:
@@ -184,7 +191,7 @@ class Session:
         try:
             with self._lock:
                 if self._answer is not None and self._answer() is not None:
-                    raise UsageError("this model is generating another answer; finish or close that one first")
+                    raise UsageError("this conversation has another answer under way; finish or close that one first")
                 self._answer = weakref.ref(own)
                 if self._steps_before is not None:
                     self._steps_before.close()

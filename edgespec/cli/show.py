@@ -36,7 +36,7 @@ def command(model: str, as_json: bool) -> None:
     for key, value in facts.get("made", {}).items():
         emit(f"{key:<14}{value}")
     if "draft" not in facts and candidates:
-        emit("\nModels on this machine that could draft for it (--draft NAME):")
+        emit("\nOther models on this machine, and whether they could draft for it (--draft NAME):")
         emit(table(("name", "size", ""), [(c.model.name, file_size(c.model.size), _verdict(c)) for c in candidates]))
 
 
@@ -46,7 +46,7 @@ def _verdict(candidate: Any) -> str:
 
 def _file(part: str, facts: dict[str, Any]) -> str:
     template = "with" if facts["chat_template"] else "without"
-    types = ", ".join(f"{name} {share:.0%}" for name, share in facts["types"].items())
+    types = ", ".join(f"{name} {share:.0%}" for name, share in facts["types"].items() if share >= 0.005)
     lines = {
         part: facts["file"],
         "name": facts["name"] or Path(facts["file"]).stem,
