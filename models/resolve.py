@@ -7,13 +7,14 @@ from pathlib import Path
 
 from .checks import shown, user_path
 from .errors import ModelFileError
+from .hub import hub_file, is_hub_reference
 from .shelves import ShelvedModel, shelved_models
 
 _SUGGESTED = 3
 
 
 def resolve_model(model: str | Path, option: str = "model") -> Path:
-    """The path of a model that is named by a path, or by its name as `edgespec list` shows it.
+    """The path of a model that is named by a path, by its name as `edgespec list` shows it, or by its name on the hub.
 
     A path that exists comes first, so that a file in the working folder is never mistaken for another model.
 
@@ -22,7 +23,7 @@ def resolve_model(model: str | Path, option: str = "model") -> Path:
 
     Raises:
         UsageError: not a name or path at all.
-        ModelFileError: nothing of that name; suggests names that are alike.
+        ModelFileError: nothing of that name; suggests names that are alike, or says why the hub doesn't give it.
     """
     path = user_path(option, model)
     if isinstance(model, Path) or _exists(path) or _looks_like_path(model):
@@ -31,6 +32,8 @@ def resolve_model(model: str | Path, option: str = "model") -> Path:
     match = _named(model, found)
     if match is not None:
         return match.path
+    if is_hub_reference(model):
+        return hub_file(model)
     alike = difflib.get_close_matches(model, [m.name for m in found], _SUGGESTED, 0.5)
     hint = f"; did you mean {' or '.join(alike)}?" if alike else "; `edgespec list` shows those that there are"
     raise ModelFileError(f"{shown(model)}: no such file, and no model of that name on this machine{hint}")

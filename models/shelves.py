@@ -17,6 +17,7 @@ from .manifest import MANIFEST_NAME
 from .registry import DEFAULT_MODEL
 
 _MOST_MANIFEST_BYTES = 1 << 20
+SHELVES = ("edgespec", "hub", "ollama", "lmstudio")
 _MODEL_LAYER = "application/vnd.ollama.image.model"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _OLLAMA_REGISTRY, _OLLAMA_NAMESPACE = "registry.ollama.ai", "library"
@@ -30,7 +31,7 @@ class ShelvedModel:
         name: what it is called on the command line.
         path: a pack folder or a GGUF file.
         size: bytes of its files.
-        shelf: whose it is: "edgespec", "ollama" or "lmstudio".
+        shelf: whose it is: one of `SHELVES`.
     """
 
     name: str
@@ -47,9 +48,8 @@ def own_shelf() -> Path:
 
 def shelved_models() -> list[ShelvedModel]:
     """All models found, our own first. What can't be read or isn't whole is left out."""
-    found = [*_own(), *_ollama(), *_lm_studio()]
-    order = {"edgespec": 0, "ollama": 1, "lmstudio": 2}
-    return sorted(found, key=lambda model: (order[model.shelf], model.name.lower()))
+    found = [*_own(), *_hub(), *_ollama(), *_lm_studio()]
+    return sorted(found, key=lambda model: (SHELVES.index(model.shelf), model.name.lower()))
 
 
 def _own() -> Iterator[ShelvedModel]:
@@ -61,6 +61,20 @@ def _own() -> Iterator[ShelvedModel]:
     default = cache_folder() / "models" / DEFAULT_MODEL.file
     if _size(default) == DEFAULT_MODEL.size:
         yield ShelvedModel(DEFAULT_MODEL.name, default, DEFAULT_MODEL.size, "edgespec")
+
+
+def _hub() -> Iterator[ShelvedModel]:
+    """The Hugging Face hub's cache keeps `models--owner--name/snapshots/commit/file`, with links to files by hash."""
+    named = os.environ.get("HF_HUB_CACHE")
+    home = Path(os.environ.get("HF_HOME") or _home() / ".cache/huggingface")
+    for repository in _children(Path(named) if named else home / "hub"):
+        parts = repository.name.split("--")
+        if parts[0] == "models" and len(parts) == 3:
+            files = {
+                path.name: path for path in _descendants(repository / "snapshots", 2) if _is_whole_model(path.name)
+            }
+            for name, path in files.items():
+                yield ShelvedModel(f"{parts[1]}/{parts[2]}:{name.removesuffix('.gguf')}", path, _size(path), "hub")
 
 
 def _ollama() -> Iterator[ShelvedModel]:
@@ -93,15 +107,14 @@ def _lm_studio() -> Iterator[ShelvedModel]:
     """LM Studio keeps files as `publisher/repository/file.gguf`."""
     for folder in (_home() / ".lmstudio/models", _home() / ".cache/lm-studio/models"):
         for path in _descendants(folder, 3):
-            # projectors of vision models aren't models of their own, later parts of split files neither
-            if path.suffix == ".gguf" and not path.name.startswith("mmproj") and not _later_part(path.name):
+            if _is_whole_model(path.name):
                 name = path.relative_to(folder).with_suffix("").as_posix()
                 yield ShelvedModel(name, path, _size(path), "lmstudio")
 
 
-def _later_part(name: str) -> bool:
-    part = re.search(r"-(\d{5})-of-\d{5}\.gguf$", name)
-    return part is not None and int(part[1]) > 1
+def _is_whole_model(name: str) -> bool:
+    """Projectors of vision models aren't models of their own, and parts of split files aren't whole."""
+    return name.endswith(".gguf") and not name.startswith("mmproj") and not re.search(r"-\d{5}-of-\d{5}\.gguf$", name)
 
 
 def _descendants(folder: Path, depth: int) -> Iterator[Path]:

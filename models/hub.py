@@ -1,0 +1,108 @@
+"""GGUF files from the Hugging Face hub, kept in its own cache that other tools share."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from .errors import ModelFileError
+
+_REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w./-]+))?", re.ASCII)
+_PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q4_1", "Q5_K_M", "Q6_K", "Q8_0")
+"""Taken where nothing is asked for: four bits are what most people run."""
+_LISTED = 12
+
+
+def is_hub_reference(name: str) -> bool:
+    """Whether it reads like `owner/name`, `owner/name:file` or `owner/name:quantization`."""
+    return _REFERENCE.fullmatch(name) is not None
+
+
+def hub_file(reference: str) -> Path:
+    """A model file of the hub, downloaded unless it is there already; without a network, what is there.
+
+    Raises:
+        ModelFileError: no such repository or file, several that could be meant, or the hub can't be reached.
+    """
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        raise ModelFileError(f"{reference}: isn't a name on the hub; those are like owner/name:file")
+    repository, wanted = match[1], match[2]
+    # imported here: it takes a quarter of a second, which other models don't need
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    endpoint = os.environ.get("HF_ENDPOINT") or None
+    try:
+        names = HfApi(endpoint=endpoint).list_repo_files(repository)
+    except GatedRepoError:
+        raise ModelFileError(
+            f"{reference}: the hub gives it only to those who asked; log in with: hf auth login"
+        ) from None
+    except RepositoryNotFoundError:
+        raise ModelFileError(
+            f"{reference}: the hub has no such repository, or only for those who log in (hf auth login)"
+        ) from None
+    except Exception as error:  # no network in many ways, none of them documented
+        names = _cached(repository)
+        if not names:
+            raise ModelFileError(f"{reference}: the hub can't be reached: {_reason(error)}") from None
+    name = choose(names, wanted, reference)
+    try:
+        return Path(hf_hub_download(repository, name, endpoint=endpoint))
+    except Exception as error:
+        raise ModelFileError(f"{reference}: {name} can't be downloaded: {_reason(error)}") from None
+
+
+def choose(names: Sequence[str], wanted: str | None, reference: str) -> str:
+    """The file of a repository that is meant.
+
+    Args:
+        wanted: a file's name, with or without folder and ending, or a quantization such as Q4_K_M; None: the usual one.
+
+    Raises:
+        ModelFileError: none, or several; lists what there is.
+    """
+    models = [name for name in names if _is_model(name)]
+    if not models:
+        raise ModelFileError(
+            f"{reference}: this repository holds no GGUF file of one part; `edgespec convert` makes one"
+        )
+    if wanted is not None:
+        exact = [n for n in models if wanted in (n, PurePosixPath(n).name, PurePosixPath(n).stem)]
+        found = exact or [n for n in models if _is_quantized_as(n, wanted)]
+    else:
+        quantized = ([n for n in models if _is_quantized_as(n, kind)] for kind in _PREFERRED)
+        found = models if len(models) == 1 else next((names for names in quantized if names), models)
+    if len(found) != 1:
+        listed = ", ".join(sorted(found or models)[:_LISTED])
+        problem = "several files could be meant" if found else f"no file is called or quantized as {wanted}"
+        raise ModelFileError(f"{reference}: {problem}; name one after a colon: {listed}")
+    return found[0]
+
+
+def _is_model(name: str) -> bool:
+    plain = PurePosixPath(name).name
+    return (
+        plain.endswith(".gguf") and not plain.startswith("mmproj") and not re.search(r"-\d{5}-of-\d{5}\.gguf$", plain)
+    )
+
+
+def _is_quantized_as(name: str, kind: str) -> bool:
+    """Whether a file's name says so: `model-Q4_K_M.gguf`, `model.q4_k_m.gguf`."""
+    parts = re.split(r"[.-]", PurePosixPath(name).stem)
+    return kind.lower() in (part.lower() for part in parts)
+
+
+def _cached(repository: str) -> list[str]:
+    """Files of a repository that were downloaded before."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    snapshots = Path(HF_HUB_CACHE, f"models--{repository.replace('/', '--')}", "snapshots")
+    return sorted({"/".join(path.relative_to(snapshots).parts[1:]) for path in snapshots.glob("*/**/*.gguf")})
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
