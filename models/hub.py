@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from .errors import ModelFileError
+from .shelves import is_whole_model
 
 _REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w./-]+))?", re.ASCII)
 _PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q4_1", "Q5_K_M", "Q6_K", "Q8_0")
@@ -65,7 +66,7 @@ def choose(names: Sequence[str], wanted: str | None, reference: str) -> str:
     Raises:
         ModelFileError: none, or several; lists what there is.
     """
-    models = [name for name in names if _is_model(name)]
+    models = [name for name in names if is_whole_model(PurePosixPath(name).name)]
     if not models:
         raise ModelFileError(
             f"{reference}: this repository holds no GGUF file of one part; `edgespec convert` makes one"
@@ -81,13 +82,6 @@ def choose(names: Sequence[str], wanted: str | None, reference: str) -> str:
         problem = "several files could be meant" if found else f"no file is called or quantized as {wanted}"
         raise ModelFileError(f"{reference}: {problem}; name one after a colon: {listed}")
     return found[0]
-
-
-def _is_model(name: str) -> bool:
-    plain = PurePosixPath(name).name
-    return (
-        plain.endswith(".gguf") and not plain.startswith("mmproj") and not re.search(r"-\d{5}-of-\d{5}\.gguf$", plain)
-    )
 
 
 def _is_quantized_as(name: str, kind: str) -> bool:

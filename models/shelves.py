@@ -70,9 +70,7 @@ def _hub() -> Iterator[ShelvedModel]:
     for repository in _children(Path(named) if named else home / "hub"):
         parts = repository.name.split("--")
         if parts[0] == "models" and len(parts) == 3:
-            files = {
-                path.name: path for path in _descendants(repository / "snapshots", 2) if _is_whole_model(path.name)
-            }
+            files = {path.name: path for path in _descendants(repository / "snapshots", 2) if is_whole_model(path.name)}
             for name, path in files.items():
                 yield ShelvedModel(f"{parts[1]}/{parts[2]}:{name.removesuffix('.gguf')}", path, _size(path), "hub")
 
@@ -107,12 +105,12 @@ def _lm_studio() -> Iterator[ShelvedModel]:
     """LM Studio keeps files as `publisher/repository/file.gguf`."""
     for folder in (_home() / ".lmstudio/models", _home() / ".cache/lm-studio/models"):
         for path in _descendants(folder, 3):
-            if _is_whole_model(path.name):
+            if is_whole_model(path.name):
                 name = path.relative_to(folder).with_suffix("").as_posix()
                 yield ShelvedModel(name, path, _size(path), "lmstudio")
 
 
-def _is_whole_model(name: str) -> bool:
+def is_whole_model(name: str) -> bool:
     """Projectors of vision models aren't models of their own, and parts of split files aren't whole."""
     return name.endswith(".gguf") and not name.startswith("mmproj") and not re.search(r"-\d{5}-of-\d{5}\.gguf$", name)
 

@@ -22,7 +22,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     monkeypatch.setenv("EDGESPEC_MODELS", str(tmp_path / "own"))
     monkeypatch.setenv("EDGESPEC_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("OLLAMA_MODELS", raising=False)
+    for name in ("OLLAMA_MODELS", "HF_HOME", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -119,8 +120,20 @@ def test_lm_studios_models_are_files_of_a_publisher(home: Path) -> None:
     written(home / ".lmstudio/models/owner/Repo/big-00002-of-00002.gguf")
     written(home / ".lmstudio/models/owner/Repo/readme.md")
     written(home / ".cache/lm-studio/models/old/Repo/m.gguf")
-    assert names("lmstudio") == ["old/Repo/m", "owner/Repo/big-00001-of-00002", "owner/Repo/model-Q4_K_M"]
+    assert names("lmstudio") == ["old/Repo/m", "owner/Repo/model-Q4_K_M"]
     assert resolve_model("owner/repo/MODEL-q4_k_m") == path
+
+
+def test_what_the_hub_gave_is_found_by_its_name_there(home: Path) -> None:
+    repository = home / ".cache/huggingface/hub/models--owner--small"
+    blob = written(repository / "blobs/abc")
+    link = repository / "snapshots/0123/small-Q4_0.gguf"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(blob)
+    (link.parent / "gone-Q8_0.gguf").symlink_to(repository / "blobs/gone")
+    written(home / ".cache/huggingface/hub/datasets--owner--small/snapshots/0/x.gguf")
+    assert shelved_models() == [ShelvedModel("owner/small:small-Q4_0", link, 4, "hub")]
+    assert resolve_model("owner/small:small-Q4_0") == link
 
 
 def test_a_path_comes_before_a_name(home: Path) -> None:
