@@ -68,9 +68,7 @@ def choose(names: Sequence[str], wanted: str | None, reference: str) -> str:
     """
     models = [name for name in names if is_whole_model(PurePosixPath(name).name)]
     if not models:
-        raise ModelFileError(
-            f"{reference}: this repository holds no GGUF file of one part; `edgespec convert` makes one"
-        )
+        raise ModelFileError(f"{reference}: this repository holds no GGUF file of one part; name another one")
     if wanted is not None:
         exact = [n for n in models if wanted in (n, PurePosixPath(n).name, PurePosixPath(n).stem)]
         found = exact or [n for n in models if _is_quantized_as(n, wanted)]

@@ -1,4 +1,4 @@
-"""Models that are on this machine: our own, and those that Ollama and LM Studio downloaded, which are only read."""
+"""Models on this machine: our own, and those that other programs downloaded, which are only read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import platformdirs
 
 from .cache import cache_folder
 from .manifest import MANIFEST_NAME
-from .registry import DEFAULT_MODEL
 
 _MOST_MANIFEST_BYTES = 1 << 20
 SHELVES = ("edgespec", "hub", "ollama", "lmstudio")
@@ -58,6 +57,9 @@ def _own() -> Iterator[ShelvedModel]:
             yield ShelvedModel(path.name, path, sum(map(_size, _children(path))), "edgespec")
         elif path.suffix == ".gguf" and _is_file(path):
             yield ShelvedModel(path.stem, path, _size(path), "edgespec")
+    # imported here: it brings HTTP and archives, 4 MiB that whoever names a file doesn't need
+    from .registry import DEFAULT_MODEL
+
     default = cache_folder() / "models" / DEFAULT_MODEL.file
     if _size(default) == DEFAULT_MODEL.size:
         yield ShelvedModel(DEFAULT_MODEL.name, default, DEFAULT_MODEL.size, "edgespec")

@@ -11,9 +11,7 @@ import click
 from edgespec.models.errors import ContextFull, UsageError
 
 from .options import loaded, model_options, sampling_options
-from .streams import emit, notice
-
-_LONGEST_LINE = 64 << 20
+from .streams import MOST_BYTES, decoded, emit, notice
 
 
 @click.command("chat")
@@ -49,9 +47,12 @@ def _ask() -> str:
     """The next question; nothing at the end."""
     if not sys.stdin.isatty():
         try:
-            return _decoded(sys.stdin.buffer.readline(_LONGEST_LINE)).strip()
+            line = sys.stdin.buffer.readline(MOST_BYTES)
         except OSError as error:
             raise UsageError(f"standard input: can't be read: {error.strerror or error}") from None
+        if len(line) == MOST_BYTES:
+            raise UsageError(f"standard input: a line of {MOST_BYTES >> 20} MiB, which no context holds")
+        return decoded("standard input", line).strip()
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - arrow keys and history for input()
     try:
@@ -62,15 +63,6 @@ def _ask() -> str:
     except UnicodeDecodeError:
         notice("note: that wasn't UTF-8 text; say it again")
         return _ask()
-
-
-def _decoded(line: bytes) -> str:
-    if len(line) == _LONGEST_LINE:
-        raise UsageError(f"standard input: a line of {_LONGEST_LINE >> 20} MiB, which no context holds")
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"standard input: isn't UTF-8 text (byte 0x{line[error.start]:02x})") from None
 
 
 def _converse(ready: Any, messages: list[dict[str, str]], options: dict[str, Any]) -> Any:

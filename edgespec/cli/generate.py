@@ -14,9 +14,7 @@ from edgespec.models.checks import check_text, user_path
 from edgespec.models.errors import UsageError
 
 from .options import loaded, model_options, sampling_options
-from .streams import emit
-
-_MOST_BYTES = 64 << 20
+from .streams import MOST_BYTES, decoded, emit
 
 
 @click.command("generate")
@@ -65,13 +63,9 @@ def _read(option: str, path: Path) -> str:
     name = "standard input" if str(path) == "-" else str(user_path(option, path))
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else open(name, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise UsageError(f"{name}: holds more than {_MOST_BYTES >> 20} MiB, which no context holds")
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{name}: isn't UTF-8 text (byte {error.start} is 0x{data[error.start]:02x}); convert it first"
-        ) from None
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{name}: can't be read: {error.strerror or error}") from None
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"{name}: holds more than {MOST_BYTES >> 20} MiB, which no context holds")
+    return decoded(name, data)

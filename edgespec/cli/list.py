@@ -15,7 +15,7 @@ from .tables import file_size, table
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of a table.")
 def command(as_json: bool) -> None:
-    """List the models that a command finds by name: our own, and those of Ollama and LM Studio."""
+    """List the models that a command finds by name: our own, and those of the hub, Ollama and LM Studio."""
     found = shelved_models()
     if as_json:
         emit(json.dumps([{"name": m.name, "path": str(m.path), "bytes": m.size, "shelf": m.shelf} for m in found]))

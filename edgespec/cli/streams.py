@@ -7,7 +7,10 @@ import sys
 
 import click
 
-from edgespec.models.errors import RuntimeFailure
+from edgespec.models.errors import RuntimeFailure, UsageError
+
+MOST_BYTES = 64 << 20
+"""Of a text that is read: more than any context holds."""
 
 
 def emit(text: str, newline: bool = True) -> None:
@@ -24,6 +27,20 @@ def emit(text: str, newline: bool = True) -> None:
         raise
     except OSError as error:
         raise RuntimeFailure(f"standard output: can't be written: {error.strerror or error}") from None
+
+
+def decoded(name: str, data: bytes) -> str:
+    """Text that was read from a file or stream.
+
+    Raises:
+        UsageError: not UTF-8; names the first byte that isn't.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{name}: isn't UTF-8 text (byte {error.start} is 0x{data[error.start]:02x}); convert it first"
+        ) from None
 
 
 def notice(text: str) -> None:
