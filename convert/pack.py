@@ -19,10 +19,16 @@ def write_pack(
     draft: Path | None = None,
     template: str | None = None,
     made: dict[str, Any] | None = None,
+    scratch: Path | None = None,
 ) -> None:
     """Write a pack whole or not at all: into a folder beside it, which is renamed at the end.
 
     Files on the same disk are linked, not copied.
+
+    Args:
+        template: a chat template that replaces the target's own.
+        made: how it was made, for the manifest.
+        scratch: a folder on the same disk to work in; what is in it is the caller's to tidy up after a kill.
 
     Raises:
         ModelFileError: the folder exists already, or a source can't be read.
@@ -30,8 +36,8 @@ def write_pack(
     if folder.exists():
         raise ModelFileError(f"{folder}: exists already; remove it first or choose another name")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
-        inside = Path(scratch, "pack")
+    with tempfile.TemporaryDirectory(dir=scratch or folder.parent, prefix=f".{folder.name}.") as place:
+        inside = Path(place, "pack")
         inside.mkdir()
         manifest: dict[str, Any] = {"format": 1, "target": _place(target, inside)}
         if draft is not None:

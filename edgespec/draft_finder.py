@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgespec.models.errors import EdgespecError, ModelFileError
-from edgespec.models.gguf import GGUFHeader, StringArray
+from edgespec.models.gguf import GGUFHeader
 from edgespec.models.gguf_check import checked_header
 from edgespec.models.manifest import open_pack
 from edgespec.models.shelves import ShelvedModel
+from edgespec.models.vocabularies import HeaderVocabulary, differing_tokens
 
-from .vocabularies import differing_tokens
 
 _MOST_SHARE = 0.5
 """Of the target's size: a draft that takes more than half as long as the target can't pay, however good it is."""
@@ -25,17 +25,6 @@ class DraftCandidate(NamedTuple):
     refusal: str | None
 
 
-class _HeaderVocabulary:
-    """As much of a vocabulary as a comparison needs, from a file's header."""
-
-    def __init__(self, header: GGUFHeader) -> None:
-        self._texts: StringArray = header.metadata["tokenizer.ggml.tokens"]
-        self.size, self.fingerprint = len(self._texts), self._texts.digest
-
-    def text(self, token: int) -> str:
-        return self._texts[token]
-
-
 def draft_candidates(target: Path, found: Iterable[ShelvedModel]) -> list[DraftCandidate]:
     """The models found, those that can draft for the target first, smallest first.
 
@@ -46,14 +35,14 @@ def draft_candidates(target: Path, found: Iterable[ShelvedModel]) -> list[DraftC
         ModelFileError: the target can't be read.
     """
     header = checked_header(target)
-    vocabulary = _HeaderVocabulary(header)
+    vocabulary = HeaderVocabulary(header)
     candidates = [
         DraftCandidate(model, _refusal(model, header, vocabulary)) for model in found if not _same(model.path, target)
     ]
     return sorted(candidates, key=lambda c: (c.refusal is not None, c.model.size))
 
 
-def _refusal(model: ShelvedModel, target: GGUFHeader, vocabulary: _HeaderVocabulary) -> str | None:
+def _refusal(model: ShelvedModel, target: GGUFHeader, vocabulary: HeaderVocabulary) -> str | None:
     try:
         path = open_pack(model.path).target if model.path.is_dir() else model.path
         header = checked_header(path)
@@ -61,7 +50,7 @@ def _refusal(model: ShelvedModel, target: GGUFHeader, vocabulary: _HeaderVocabul
             return "it is the same model"
         if header.file_size > _MOST_SHARE * target.file_size:
             return f"it is {header.file_size / target.file_size:.0%} of the target's size"
-        differing_tokens(vocabulary, _HeaderVocabulary(header))
+        differing_tokens(vocabulary, HeaderVocabulary(header))
     except ModelFileError as error:
         return f"it can't be read ({error})"
     except EdgespecError as error:

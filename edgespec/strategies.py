@@ -33,8 +33,9 @@ def _lookup(parts: Parts) -> Drafter | None:
 def _draft(parts: Parts) -> Drafter | None:
     if parts.pack.draft is None:
         return None
+    from edgespec.models.vocabularies import differing_tokens
+
     from .drafters.draft_model import DraftModel
-    from .vocabularies import differing_tokens
 
     runtime, curve = parts.load_draft()
     try:

@@ -20,6 +20,7 @@ import jinja2
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from edgespec.models.errors import reason
 from edgespec.models.limits import limit_memory, limit_time
 
 MAX_RENDERED_LENGTH = 1 << 26
@@ -61,10 +62,10 @@ def _tojson(value: Any, indent: int | None = None, **_options: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-def _reason(error: Exception) -> str:
+def _complaint(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "it takes too much memory"
-    return " ".join(str(error)[:_LONGEST_ERROR].split()) or type(error).__name__
+    return reason(error, _LONGEST_ERROR)
 
 
 def main() -> None:
@@ -83,7 +84,7 @@ def main() -> None:
             else:
                 answer = {"text": rendered(template, request)}
         except Exception as error:  # whatever a foreign template may do: type errors, overflow, recursion, memory
-            answer = {"error": _reason(error)}
+            answer = {"error": _complaint(error)}
         # escaped, so that half a surrogate pair that a template made can't break the pipe
         sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
         sys.stdout.buffer.flush()

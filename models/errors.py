@@ -29,3 +29,8 @@ class ContextFull(EdgespecError):  # noqa: N818 - named for what it says
 
 class RuntimeFailure(EdgespecError):  # noqa: N818 - `RuntimeError` is Python's own
     """The library that runs the model reported a failure."""
+
+
+def reason(error: object, most: int = 200) -> str:
+    """What somebody else's error says, on one line; its kind where it says nothing."""
+    return " ".join(str(error)[: 4 * most].split())[:most] or type(error).__name__

@@ -7,13 +7,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from .errors import ModelFileError
+from .errors import ModelFileError, reason
 from .shelves import is_whole_model
 
 _REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w./-]+))?", re.ASCII)
 _PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q4_1", "Q5_K_M", "Q6_K", "Q8_0")
 """Taken where nothing is asked for: four bits are what most people run."""
 _LISTED = 12
+_CHECKPOINT_FILES = ("*.safetensors", "*.json", "*.model", "*.jinja", "*.txt", "*.tiktoken", "README.md")
 
 
 def is_hub_reference(name: str) -> bool:
@@ -27,17 +28,58 @@ def hub_file(reference: str) -> Path:
     Raises:
         ModelFileError: no such repository or file, several that could be meant, or the hub can't be reached.
     """
+    repository, wanted = _parts(reference)
+    names = _listed(reference, repository)
+    name = choose(names, wanted, reference)
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(repository, name, endpoint=_endpoint()))
+    except Exception as error:
+        raise ModelFileError(f"{reference}: {name} can't be downloaded: {reason(error)}") from None
+
+
+def hub_checkpoint(reference: str) -> Path | None:
+    """The folder of a repository's checkpoint, downloaded unless it is there; None: one without safetensors weights.
+
+    Code and pickles aren't downloaded.
+
+    Raises:
+        ModelFileError: no such repository, or the hub can't be reached.
+    """
+    repository, wanted = _parts(reference)
+    if wanted is not None:  # a file of it, so a GGUF
+        return None
+    names = _listed(reference, repository)
+    if "config.json" not in names or not any(name.endswith(".safetensors") for name in names):
+        return None
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(repository, allow_patterns=list(_CHECKPOINT_FILES), endpoint=_endpoint()))
+    except Exception as error:
+        raise ModelFileError(f"{reference}: can't be downloaded: {reason(error)}") from None
+
+
+def _parts(reference: str) -> tuple[str, str | None]:
     match = _REFERENCE.fullmatch(reference)
     if match is None:
         raise ModelFileError(f"{reference}: isn't a name on the hub; those are like owner/name:file")
-    repository, wanted = match[1], match[2]
+    return match[1], match[2]
+
+
+def _endpoint() -> str | None:
+    return os.environ.get("HF_ENDPOINT") or None
+
+
+def _listed(reference: str, repository: str) -> list[str]:
+    """Names of a repository's files; without a network, of those that were downloaded before."""
     # imported here: it takes a quarter of a second, which other models don't need
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-    endpoint = os.environ.get("HF_ENDPOINT") or None
     try:
-        names = HfApi(endpoint=endpoint).list_repo_files(repository)
+        return list(HfApi(endpoint=_endpoint()).list_repo_files(repository))
     except GatedRepoError:
         raise ModelFileError(
             f"{reference}: the hub gives it only to those who asked; log in with: hf auth login"
@@ -49,12 +91,10 @@ def hub_file(reference: str) -> Path:
     except Exception as error:  # no network in many ways, none of them documented
         names = _cached(repository)
         if not names:
-            raise ModelFileError(f"{reference}: the hub can't be reached: {_reason(error)}") from None
-    name = choose(names, wanted, reference)
-    try:
-        return Path(hf_hub_download(repository, name, endpoint=endpoint))
-    except Exception as error:
-        raise ModelFileError(f"{reference}: {name} can't be downloaded: {_reason(error)}") from None
+            raise ModelFileError(
+                f"{reference}: the hub can't be reached: {reason(error)}; name a file or folder on this machine instead"
+            ) from None
+        return names
 
 
 def choose(names: Sequence[str], wanted: str | None, reference: str) -> str:
@@ -93,8 +133,6 @@ def _cached(repository: str) -> list[str]:
     from huggingface_hub.constants import HF_HUB_CACHE
 
     snapshots = Path(HF_HUB_CACHE, f"models--{repository.replace('/', '--')}", "snapshots")
-    return sorted({"/".join(path.relative_to(snapshots).parts[1:]) for path in snapshots.glob("*/**/*.gguf")})
+    found = (path for path in snapshots.glob("*/**/*") if path.is_file())
+    return sorted({"/".join(path.relative_to(snapshots).parts[1:]) for path in found})
 
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from edgespec.models.cache import recall, remember
-from edgespec.models.errors import EdgespecError, ModelFileError
+from edgespec.models.errors import EdgespecError, ModelFileError, reason
 from edgespec.models.gguf import GGUFHeader
 from edgespec.models.limits import limit_memory, limit_time
 
@@ -119,8 +119,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     except Exception as error:  # whatever a strange file leads our own code or ctypes to
-        reason = " ".join(str(error).split())
-        print(f"{path}: the trial of it failed: {type(error).__name__}: {reason}", file=sys.stderr)
+        print(f"{path}: the trial of it failed: {type(error).__name__}: {reason(error)}", file=sys.stderr)
         return 1
     return 0
 

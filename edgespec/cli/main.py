@@ -18,6 +18,7 @@ from .streams import notice
 
 COMMANDS = {
     "chat": "Talk with a model.",
+    "convert": "Make a pack of a checkpoint or a GGUF: quantize it, and check the result.",
     "generate": "Answer one prompt.",
     "info": "Show versions, devices, memory and CPU features.",
     "list": "List the models on this machine.",

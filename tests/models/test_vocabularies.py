@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from edgespec.models.errors import VocabularyMismatch
-from edgespec.vocabularies import differing_tokens
+from edgespec.models.vocabularies import differing_tokens
 
 
 class Words:

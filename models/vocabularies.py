@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from edgespec.models.errors import VocabularyMismatch
+from .errors import VocabularyMismatch
+from .gguf import GGUFHeader, StringArray
 
 _HARMLESS_SHARE = 0.01
 _SHOWN = 3
@@ -18,6 +19,17 @@ class Tokens(Protocol):
     @property
     def fingerprint(self) -> str: ...
     def text(self, token: int) -> str: ...
+
+
+class HeaderVocabulary:
+    """As much of a vocabulary as a comparison needs, from a file's header."""
+
+    def __init__(self, header: GGUFHeader) -> None:
+        self._texts: StringArray = header.metadata["tokenizer.ggml.tokens"]
+        self.size, self.fingerprint = len(self._texts), self._texts.digest
+
+    def text(self, token: int) -> str:
+        return self._texts[token]
 
 
 def differing_tokens(target: Tokens, draft: Tokens) -> frozenset[int]:

@@ -1,0 +1,161 @@
+"""The check of a converted model against its source: same token ids, same special tokens, nearly the same logits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from edgespec.models.errors import ModelFileError
+from edgespec.models.gguf import GGUFHeader
+from edgespec.models.gguf_check import checked_header
+from edgespec.runtimes.devices import list_devices
+from edgespec.runtimes.trial import ensure_tried
+
+from .agreement import Agreement, compare, context_of, encoded, scored
+from .checkpoint import Checkpoint
+from .child import run_child
+from .texts import PASSAGE, snippets
+from .work import finished
+
+_LIMITS = {
+    "F32": 0.005, "F16": 0.02, "BF16": 0.05, "Q8_0": 0.15, "Q6_K": 0.25, "Q5_K_M": 0.5, "Q4_K_M": 0.7, "Q4_0": 0.8,
+    "Q4_1": 0.7,
+}  # fmt: skip
+"""Type -> the largest `Agreement.error` that is still only rounding: several times what real models show; models that
+have nothing to do with each other are near 1.4, and one matrix in the wrong place brings most of that."""
+_ROUNDED_REFERENCE = 0.1
+"""The same where the reference itself was computed in 16 bits."""
+_MEMORY_SHARE = 0.8
+
+
+class Reference(NamedTuple):
+    """What the source says.
+
+    Attributes:
+        ids: token ids of each text, of which the last one is scored; the first of them may be a BOS.
+        adds_bos: whether the source begins texts with a BOS; None: unknown.
+        tokens: what was scored.
+        logits: a file of float32 logits (tokens, vocabulary).
+        by: what computed it, for people.
+        rounded: whether it was computed in 16 bits.
+    """
+
+    ids: list[list[int]]
+    adds_bos: bool | None
+    tokens: list[int]
+    logits: Path
+    by: str
+    rounded: bool = False
+
+    def rows(self) -> Iterator[np.ndarray]:
+        return iter(np.load(self.logits, mmap_mode="r", allow_pickle=False))
+
+
+def texts() -> list[str]:
+    return [*snippets(), PASSAGE]
+
+
+def gguf_reference(path: Path, folder: Path) -> Reference:
+    """What a GGUF itself says."""
+    ids, vocabulary = encoded(path, texts())
+    tokens = _passage(ids[-1], vocabulary.bos if getattr(vocabulary, "adds_bos", False) else None, context_of(path))
+
+    def score(out: Path) -> None:
+        table = None
+        for i, row in enumerate(scored(path, tokens)):
+            if table is None:
+                table = np.lib.format.open_memmap(out, "w+", np.float32, (len(tokens), len(row)))
+            table[i] = row
+
+    logits = finished(folder / "reference.npy", score)
+    return Reference(ids, getattr(vocabulary, "adds_bos", None), tokens, logits, "llama.cpp")
+
+
+def checkpoint_reference(checkpoint: Checkpoint, staged: Path, lossless: Path, folder: Path) -> tuple[Reference, str | None]:
+    """What transformers says of a checkpoint; where that can't be had, what its lossless GGUF says, and a note of why.
+
+    Raises:
+        ModelFileError: its tokenizer can't be loaded.
+    """
+    free = next((device.memory_free for device in list_devices() if device.kind == "cpu"), 0) * _MEMORY_SHARE
+    dtype = "float32" if 4 * checkpoint.parameters < free or checkpoint.lossless == "F32" else "bfloat16"
+    length = min(context_of(lossless), checkpoint.context_length or context_of(lossless))
+    too_large = checkpoint.parameters * (4 if dtype == "float32" else 2) >= free
+    base, notes = folder / "source", []
+
+    def ask(out: Path) -> None:
+        (folder / "texts.json").write_text(json.dumps(texts()), "utf-8")
+        arguments = [str(staged), dtype, str(0 if too_large else length), str(base), str(folder / "texts.json")]
+        run_child("edgespec.convert.checkpoint_reference", arguments, notes.append)
+        out.write_text(json.dumps(notes), "utf-8")
+
+    notes = json.loads(finished(folder / "source.asked", ask).read_text("utf-8"))
+    said = json.loads(base.with_suffix(".json").read_text("utf-8"))
+    if not base.with_suffix(".npy").exists():
+        why = "it takes more memory than there is" if too_large else notes[0]["unscored"]
+        ours = gguf_reference(lossless, folder)
+        return ours._replace(ids=said["ids"], adds_bos=said["adds_bos"]), (
+            f"the quantized weights were checked against the unquantized GGUF, not against transformers: {why}"
+        )
+    bos = checked_header(lossless).metadata.get("tokenizer.ggml.bos_token_id") if said["adds_bos"] else None
+    tokens = _passage(said["ids"][-1], bos, length)
+    by = f"transformers, {dtype}"
+    return Reference(said["ids"], said["adds_bos"], tokens, base.with_suffix(".npy"), by, dtype != "float32"), None
+
+
+def _passage(ids: list[int], bos: int | None, length: int) -> list[int]:
+    return [*([] if bos is None else [bos]), *ids][:length]
+
+
+def check_model(path: Path, quant: str, reference: Reference) -> dict[str, Any]:
+    """Hold a converted model against its source.
+
+    Args:
+        quant: its type.
+
+    Returns:
+        The figures, for the manifest.
+
+    Raises:
+        ModelFileError: it isn't the same model: says which figure is out of bounds.
+    """
+    ensure_tried(checked_header(path))
+    found, vocabulary = encoded(path, texts())
+    wrong = [i for i, (one, other) in enumerate(zip(found, reference.ids, strict=True)) if one != other]
+    if wrong:
+        raise ModelFileError(
+            f"{path.name}: the tokenizer isn't the source's: {len(wrong)} of {len(found)} texts get other tokens, the first "
+            f"is {texts()[wrong[0]][:60]!r}; its tokenizer can't be converted as it is"
+        )
+    adds_bos = bool(getattr(vocabulary, "adds_bos", False))
+    if reference.adds_bos is not None and adds_bos != reference.adds_bos:
+        raise ModelFileError(
+            f"{path.name}: {'begins' if adds_bos else 'does not begin'} texts with a BOS token, unlike its source; set "
+            "add_bos_token in the source's tokenizer_config.json"
+        )
+    agreement = compare(reference.rows(), scored(path, reference.tokens))
+    _judge(path, quant, agreement, reference)
+    return {"texts": len(found), "reference": reference.by, **agreement.to_json()}
+
+
+def _judge(path: Path, quant: str, agreement: Agreement, reference: Reference) -> None:
+    limit = _LIMITS[quant]
+    if reference.rounded:
+        limit = max(limit, _ROUNDED_REFERENCE)
+    if not agreement.error <= limit:  # NaN, too
+        raise ModelFileError(
+            f"{path.name}: doesn't say what its source says: its logits are off by {agreement.error:.1%} on average (at most "
+            f"{limit:.1%} is rounding), the same top token at {agreement.same_top:.1%} of {agreement.positions} positions, "
+            f"KL divergence {agreement.kl:.3g}. The converter doesn't fit this model, or the type is too small for it"
+        )
+
+
+def check_template(header: GGUFHeader, template: str | None) -> None:
+    """Raises `ModelFileError` unless the source's chat template came along."""
+    kept = header.metadata.get("tokenizer.chat_template")
+    if template is not None and (not isinstance(kept, str) or kept.strip() != template.strip()):
+        raise ModelFileError(f"{header.path.name}: the source's chat template got lost on the way; this is a bug, report it")
