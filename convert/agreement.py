@@ -99,12 +99,17 @@ def scored(path: Path, tokens: list[int]) -> Iterator[np.ndarray]:
 
 
 def encoded(path: Path, texts: list[str]) -> tuple[list[list[int]], Vocabulary]:
-    """Token ids of texts by a GGUF's own tokenizer, control tokens' names read as such, without BOS; and its vocabulary."""
+    """Token ids of texts by a GGUF's own tokenizer, without BOS, and its vocabulary."""
     model = LlamaCpp.load(path, RuntimeOptions(ctx=64, gpu_layers=0, repack=False))
     try:
         return [model.vocabulary.encode(text, special=True, add_bos=False) for text in texts], model.vocabulary
     finally:
         model.close()
+
+
+def leading_bos(vocabulary: Vocabulary) -> int | None:
+    """The token that is put before every text; None: none."""
+    return vocabulary.bos if vocabulary.adds_bos else None
 
 
 def context_of(path: Path) -> int:

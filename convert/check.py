@@ -15,7 +15,7 @@ from edgespec.models.gguf_check import checked_header
 from edgespec.runtimes.devices import list_devices
 from edgespec.runtimes.trial import ensure_tried
 
-from .agreement import Agreement, compare, context_of, encoded, scored
+from .agreement import Agreement, compare, context_of, encoded, leading_bos, scored
 from .checkpoint import Checkpoint
 from .child import run_child
 from .texts import PASSAGE, snippets
@@ -36,8 +36,8 @@ class Reference(NamedTuple):
     """What the source says.
 
     Attributes:
-        ids: token ids of each text, of which the last one is scored; the first of them may be a BOS.
-        adds_bos: whether the source begins texts with a BOS; None: unknown.
+        ids: token ids of each text, of which the last one is scored.
+        bos: the token that the source puts before every text; None: none.
         tokens: what was scored.
         logits: a file of float32 logits (tokens, vocabulary).
         by: what computed it, for people.
@@ -45,7 +45,7 @@ class Reference(NamedTuple):
     """
 
     ids: list[list[int]]
-    adds_bos: bool | None
+    bos: int | None
     tokens: list[int]
     logits: Path
     by: str
@@ -62,7 +62,8 @@ def texts() -> list[str]:
 def gguf_reference(path: Path, folder: Path) -> Reference:
     """What a GGUF itself says."""
     ids, vocabulary = encoded(path, texts())
-    tokens = _passage(ids[-1], vocabulary.bos if getattr(vocabulary, "adds_bos", False) else None, context_of(path))
+    bos = leading_bos(vocabulary)
+    tokens = _passage(ids[-1], bos, context_of(path))
 
     def score(out: Path) -> None:
         table = None
@@ -72,10 +73,12 @@ def gguf_reference(path: Path, folder: Path) -> Reference:
             table[i] = row
 
     logits = finished(folder / "reference.npy", score)
-    return Reference(ids, getattr(vocabulary, "adds_bos", None), tokens, logits, "llama.cpp")
+    return Reference(ids, bos, tokens, logits, "llama.cpp")
 
 
-def checkpoint_reference(checkpoint: Checkpoint, staged: Path, lossless: Path, folder: Path) -> tuple[Reference, str | None]:
+def checkpoint_reference(
+    checkpoint: Checkpoint, staged: Path, lossless: Path, folder: Path
+) -> tuple[Reference, str | None]:
     """What transformers says of a checkpoint; where that can't be had, what its lossless GGUF says, and a note of why.
 
     Raises:
@@ -85,7 +88,8 @@ def checkpoint_reference(checkpoint: Checkpoint, staged: Path, lossless: Path, f
     dtype = "float32" if 4 * checkpoint.parameters < free or checkpoint.lossless == "F32" else "bfloat16"
     length = min(context_of(lossless), checkpoint.context_length or context_of(lossless))
     too_large = checkpoint.parameters * (4 if dtype == "float32" else 2) >= free
-    base, notes = folder / "source", []
+    base = folder / "source"
+    notes: list[dict[str, Any]] = []
 
     def ask(out: Path) -> None:
         (folder / "texts.json").write_text(json.dumps(texts()), "utf-8")
@@ -98,13 +102,12 @@ def checkpoint_reference(checkpoint: Checkpoint, staged: Path, lossless: Path, f
     if not base.with_suffix(".npy").exists():
         why = "it takes more memory than there is" if too_large else notes[0]["unscored"]
         ours = gguf_reference(lossless, folder)
-        return ours._replace(ids=said["ids"], adds_bos=said["adds_bos"]), (
+        return ours._replace(ids=said["ids"], bos=said["bos"]), (
             f"the quantized weights were checked against the unquantized GGUF, not against transformers: {why}"
         )
-    bos = checked_header(lossless).metadata.get("tokenizer.ggml.bos_token_id") if said["adds_bos"] else None
-    tokens = _passage(said["ids"][-1], bos, length)
+    tokens = _passage(said["ids"][-1], said["bos"], length)
     by = f"transformers, {dtype}"
-    return Reference(said["ids"], said["adds_bos"], tokens, base.with_suffix(".npy"), by, dtype != "float32"), None
+    return Reference(said["ids"], said["bos"], tokens, base.with_suffix(".npy"), by, dtype != "float32"), None
 
 
 def _passage(ids: list[int], bos: int | None, length: int) -> list[int]:
@@ -128,14 +131,15 @@ def check_model(path: Path, quant: str, reference: Reference) -> dict[str, Any]:
     wrong = [i for i, (one, other) in enumerate(zip(found, reference.ids, strict=True)) if one != other]
     if wrong:
         raise ModelFileError(
-            f"{path.name}: the tokenizer isn't the source's: {len(wrong)} of {len(found)} texts get other tokens, the first "
-            f"is {texts()[wrong[0]][:60]!r}; its tokenizer can't be converted as it is"
+            f"{path.name}: the tokenizer isn't the source's: {len(wrong)} of {len(found)} texts get other tokens, the "
+            f"first is {texts()[wrong[0]][:60]!r}; its tokenizer can't be converted as it is"
         )
-    adds_bos = bool(getattr(vocabulary, "adds_bos", False))
-    if reference.adds_bos is not None and adds_bos != reference.adds_bos:
+    bos = leading_bos(vocabulary)
+    if bos != reference.bos:
+        theirs, ours = ("no BOS" if token is None else f"token {token} as BOS" for token in (reference.bos, bos))
         raise ModelFileError(
-            f"{path.name}: {'begins' if adds_bos else 'does not begin'} texts with a BOS token, unlike its source; set "
-            "add_bos_token in the source's tokenizer_config.json"
+            f"{path.name}: the source's tokenizer puts {theirs} before a text, the converted one {ours}; make "
+            "add_bos_token in the source's tokenizer_config.json and bos_token_id in its config.json agree with it"
         )
     agreement = compare(reference.rows(), scored(path, reference.tokens))
     _judge(path, quant, agreement, reference)
@@ -148,9 +152,10 @@ def _judge(path: Path, quant: str, agreement: Agreement, reference: Reference) -
         limit = max(limit, _ROUNDED_REFERENCE)
     if not agreement.error <= limit:  # NaN, too
         raise ModelFileError(
-            f"{path.name}: doesn't say what its source says: its logits are off by {agreement.error:.1%} on average (at most "
-            f"{limit:.1%} is rounding), the same top token at {agreement.same_top:.1%} of {agreement.positions} positions, "
-            f"KL divergence {agreement.kl:.3g}. The converter doesn't fit this model, or the type is too small for it"
+            f"{path.name}: doesn't say what its source says: its logits are off by {agreement.error:.1%} on average "
+            f"(at most {limit:.1%} is rounding), the same top token at {agreement.same_top:.1%} of "
+            f"{agreement.positions} positions, KL divergence {agreement.kl:.3g}. The converter doesn't fit this model, "
+            "or the type is too small for it"
         )
 
 
@@ -158,4 +163,6 @@ def check_template(header: GGUFHeader, template: str | None) -> None:
     """Raises `ModelFileError` unless the source's chat template came along."""
     kept = header.metadata.get("tokenizer.chat_template")
     if template is not None and (not isinstance(kept, str) or kept.strip() != template.strip()):
-        raise ModelFileError(f"{header.path.name}: the source's chat template got lost on the way; this is a bug, report it")
+        raise ModelFileError(
+            f"{header.path.name}: the source's chat template got lost on the way; this is a bug, report it"
+        )

@@ -69,11 +69,11 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     config = _json(folder / "config.json")
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
-        raise ModelFileError(f"{folder / 'config.json'}: names no architecture, so this isn't a language model's folder")
+        raise ModelFileError(f"{folder / 'config.json'}: names no architecture; a language model's does")
     shards = _shards(folder)
     if not any((folder / name).is_file() for name in _TOKENIZERS) and not any(folder.glob("*.tiktoken")):
         raise ModelFileError(
-            f"{folder}: has no tokenizer ({', '.join(_TOKENIZERS[:3])}); copy the tokenizer's files of the original model"
+            f"{folder}: has no tokenizer ({', '.join(_TOKENIZERS[:3])}); copy the original model's files"
         )
     types: set[str] = set()
     parameters = 0
@@ -83,7 +83,9 @@ def open_checkpoint(folder: Path) -> Checkpoint:
             if len(shape) > 1:  # vectors are float32 in every GGUF
                 types.add(dtype)
     text = config.get("text_config")
-    length = config.get("max_position_embeddings", text.get("max_position_embeddings") if isinstance(text, dict) else None)
+    length = config.get(
+        "max_position_embeddings", text.get("max_position_embeddings") if isinstance(text, dict) else None
+    )
     return Checkpoint(
         folder, architectures[0], shards, _lossless(types), parameters, length if isinstance(length, int) else None
     )
@@ -168,7 +170,9 @@ def chat_template(checkpoint: Checkpoint) -> str | None:
     config = checkpoint.folder / "tokenizer_config.json"
     template = _json(config).get("chat_template") if config.is_file() else None
     if isinstance(template, list):  # several, by name
-        template = next((t.get("template") for t in template if isinstance(t, dict) and t.get("name") == "default"), None)
+        template = next(
+            (t.get("template") for t in template if isinstance(t, dict) and t.get("name") == "default"), None
+        )
     return template if isinstance(template, str) else None
 
 

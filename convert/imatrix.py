@@ -1,8 +1,8 @@
 """The importance matrix: which columns of each weight matrix matter, measured on a text.
 
-For a matrix W that is multiplied by inputs x, the error that quantizing W makes in W x grows with the mean of x² in each
-column; llama.cpp's quantization takes those means as weights of its least squares. They are collected by watching the
-graph while the model reads the text (the same that llama.cpp's own `llama-imatrix` does).
+For a matrix W that is multiplied by inputs x, the error that quantizing W makes in W x grows with the mean of x² in
+each column; llama.cpp's quantization takes those means as weights of its least squares. They are collected by watching
+the graph while the model reads the text (the same that llama.cpp's own `llama-imatrix` does).
 
 As a child: python -m edgespec.convert.imatrix MODEL TEXT OUT
 """
@@ -23,7 +23,7 @@ from edgespec.models.errors import ModelFileError, UsageError
 from edgespec.runtimes.devices import default_threads
 from edgespec.runtimes.llama_library import LOG, ggml, llama
 
-from .agreement import encoded
+from .agreement import encoded, leading_bos
 from .child import Report, run_child, work_as_child
 
 _CHUNK, _MOST_CHUNKS = 512, 256
@@ -58,7 +58,9 @@ def check_text_file(path: Path) -> None:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise UsageError(f"--imatrix {path}: larger than {_MOST_BYTES >> 20} MiB; a few hundred kilobytes are enough")
+            raise UsageError(
+                f"--imatrix {path}: larger than {_MOST_BYTES >> 20} MiB; some hundred kilobytes are enough"
+            )
         data.decode("utf-8")
     except OSError as error:
         raise UsageError(f"--imatrix {path}: can't be read: {error.strerror or error}") from None
@@ -154,15 +156,18 @@ class Collector:
 def _work(report: Report) -> None:
     model, text, out = map(Path, sys.argv[1:])
     (tokens,), vocabulary = encoded(model, [text.read_text("utf-8")])
-    first = [vocabulary.bos] if vocabulary.bos is not None and getattr(vocabulary, "adds_bos", False) else []
+    bos = leading_bos(vocabulary)
+    first = [] if bos is None else [bos]
     size = _CHUNK - len(first)
     chunks = [first + tokens[i : i + size] for i in range(0, len(tokens) - size + 1, size)][:_MOST_CHUNKS]
     if not chunks:
-        raise ModelFileError(f"{text}: holds {len(tokens)} tokens; an importance matrix needs {size} or more, better 50,000")
+        raise ModelFileError(
+            f"{text}: holds {len(tokens)} tokens; an importance matrix needs {size} or more, better 50,000"
+        )
     collector = Collector()
     _watch(model, chunks, collector, lambda done: report(done=done, count=len(chunks)))
     with out.open("wb") as file:
-        np.savez(file, **collector.means())
+        np.savez(file, allow_pickle=False, **collector.means())
 
 
 def _watch(path: Path, chunks: list[list[int]], collector: Collector, done: Callable[[int], None]) -> None:

@@ -33,7 +33,9 @@ Progress = Callable[[int, int, str], None]
 """Called with the number of a tensor, how many there are, and its name."""
 
 
-def quantize(source: Path, out: Path, quant: str, imatrix: Path | None = None, progress: Progress | None = None) -> None:
+def quantize(
+    source: Path, out: Path, quant: str, imatrix: Path | None = None, progress: Progress | None = None
+) -> None:
     """Write a GGUF's weights in another type.
 
     Memory: the largest tensor, as float32 and quantized.
@@ -58,7 +60,9 @@ def main_type(header: GGUFHeader) -> str:
     """The type that holds most of a model's weights."""
     counts: dict[str, int] = {}
     for tensor in header.tensors:
-        counts[tensor.type.name] = counts.get(tensor.type.name, 0) + tensor.nbytes * tensor.type.block // tensor.type.size
+        counts[tensor.type.name] = (
+            counts.get(tensor.type.name, 0) + tensor.nbytes * tensor.type.block // tensor.type.size
+        )
     return max(counts, key=lambda name: counts[name])
 
 
@@ -68,7 +72,7 @@ def is_low_bit(header: GGUFHeader) -> bool:
 
 
 def replaced_types(header: GGUFHeader, quant: str) -> str | None:
-    """What was used where the type asked for needs rows of a multiple of 256, as people should be told; None: nothing."""
+    """What stands where the type asked for needs rows of a multiple of 256, as people should be told; or None."""
     if "_K" not in quant:
         return None
     odd = [tensor for tensor in header.tensors if len(tensor.shape) > 1 and tensor.shape[0] % 256]

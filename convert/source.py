@@ -43,7 +43,7 @@ def resolve_source(name: str, option: str = "SOURCE") -> Source:
         UsageError: not a name or path at all.
     """
     path = user_path(option, name)
-    if not path.exists() and is_hub_reference(name) and not path.suffix == ".gguf":
+    if not path.exists() and is_hub_reference(name) and path.suffix != ".gguf":
         folder = hub_checkpoint(name)
         if folder is not None:
             return _checkpoint_source(open_checkpoint(folder), name.rpartition("/")[2])

@@ -39,7 +39,9 @@ def work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
                 raise
             shutil.rmtree(folder, ignore_errors=True)
     except Timeout:
-        raise ModelFileError(f"{out}: another process is converting to it; wait for it or choose another name") from None
+        raise ModelFileError(
+            f"{out}: another process is converting to it; wait for it or choose another name"
+        ) from None
 
 
 def _begin(folder: Path, fingerprint: str) -> None:

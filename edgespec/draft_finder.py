@@ -13,7 +13,6 @@ from edgespec.models.manifest import open_pack
 from edgespec.models.shelves import ShelvedModel
 from edgespec.models.vocabularies import HeaderVocabulary, differing_tokens
 
-
 _MOST_SHARE = 0.5
 """Of the target's size: a draft that takes more than half as long as the target can't pay, however good it is."""
 

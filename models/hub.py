@@ -135,4 +135,3 @@ def _cached(repository: str) -> list[str]:
     snapshots = Path(HF_HUB_CACHE, f"models--{repository.replace('/', '--')}", "snapshots")
     found = (path for path in snapshots.glob("*/**/*") if path.is_file())
     return sorted({"/".join(path.relative_to(snapshots).parts[1:]) for path in found})
-

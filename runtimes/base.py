@@ -118,6 +118,8 @@ class Vocabulary(Protocol):
     size: int
     bos: int | None
     """The token that begins a text, where the model has one."""
+    adds_bos: bool
+    """Whether that token is put before every text."""
 
     @property
     def longest(self) -> int:

@@ -1,7 +1,7 @@
 """Turns a GGUF back into a Hugging Face checkpoint folder, so that conversion can be tried on a real model.
 
-transformers gets the weights right, but the tokenizer of a byte-level vocabulary wrong (its class, its BOS rule), so that
-is rebuilt from the GGUF's own tokens, merges and pre-tokenizer.
+transformers gets the weights right, but the tokenizer of a byte-level vocabulary wrong (its class, its BOS rule), so
+that is rebuilt from the GGUF's own tokens, merges and pre-tokenizer.
 
     python -m scripts.gguf_to_checkpoint MODEL.gguf FOLDER
 """

@@ -38,19 +38,28 @@ class _Quants(click.ParamType[tuple[str, ...]]):
 @click.command("convert")
 @click.argument("source")
 @click.option("--draft", help="A smaller model with the same vocabulary that will draft: a source, too.")
-@click.option("--quant", "quants", type=_Quants(), default=(),
-              help=f"Type of the weights: {', '.join(QUANTS)}; several make several packs. [default: a GGUF's own, "
-              "Q4_K_M for checkpoints]")
+@click.option(
+    "--quant",
+    "quants",
+    type=_Quants(),
+    default=(),
+    help=f"Type of the weights: {', '.join(QUANTS)}; several make several packs. [default: a GGUF's own, "
+    "Q4_K_M for checkpoints]",
+)
 @click.option("--imatrix", metavar="TEXT", help="A text file: what matters on it is kept best (an importance matrix).")
-@click.option("-o", "--output", metavar="PACK",
-              help="The folder to make. [default: one named after source and type, in the folder of `edgespec list`]")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PACK",
+    help="The folder to make. [default: one named after source and type, in the folder of `edgespec list`]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a pack instead of text.")
 def command(source: str, draft: str | None, quants: tuple[str, ...], imatrix: str | None, output: str | None,
             as_json: bool) -> None:  # fmt: skip
     """Make a pack of SOURCE, and check that it still says the same.
 
-    SOURCE is a Hugging Face checkpoint folder (safetensors), a GGUF file, a name from `edgespec list`, or one on the hub
-    (owner/name). An interrupted conversion goes on when the same command is given again.
+    SOURCE is a Hugging Face checkpoint folder (safetensors), a GGUF file, a name from `edgespec list`, or one on the
+    hub (owner/name). An interrupted conversion goes on when the same command is given again.
     """
     from edgespec.convert.conversion import Order, convert
     from edgespec.convert.imatrix import check_text_file
@@ -93,6 +102,6 @@ def agreement_line(figures: dict[str, Any]) -> str:
     """Figures of a check as a person reads them."""
     return (
         f"token ids equal on {figures['texts']} texts; same top token at {figures['same_top']:.1%} of "
-        f"{figures['positions']} positions; KL divergence {figures['kl']:.2g} (99 % below {figures['kl_p99']:.2g}); logits off "
-        f"by {figures['error']:.1%} (against {figures['reference']})"
+        f"{figures['positions']} positions; KL divergence {figures['kl']:.2g} (99 % below {figures['kl_p99']:.2g}); "
+        f"logits off by {figures['error']:.1%} (against {figures['reference']})"
     )

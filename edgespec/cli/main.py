@@ -14,7 +14,7 @@ import click
 
 from edgespec import __version__
 
-from .streams import notice
+from .streams import notice, one_line
 
 COMMANDS = {
     "chat": "Talk with a model.",
@@ -123,12 +123,6 @@ def _described(error: BaseException) -> tuple[int, str]:
         place = f"{error.filename}: " if error.filename else ""
         return 1, f"Error: {one_line(f'{place}{error.strerror or error}')}"
     return 1, f"Error: {one_line(f'{type(error).__name__}: {error}')}. This is a bug; --debug shows where."
-
-
-def one_line(text: str) -> str:
-    """Text on one line, without characters that a terminal would act on."""
-    words = " ".join(text.split())
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
 
 
 def _leave(status: int) -> None:

@@ -13,8 +13,14 @@ class ConsoleReporter:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.percentage:>3.0f} %"),
-                   TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[what]}", markup=False))  # fmt: skip
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(20),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[what]}", markup=False),
+        )
         self._bars = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
         self._task: TaskID | None = None
 
@@ -22,7 +28,9 @@ class ConsoleReporter:
         self._bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
+    ) -> None:
         if kind is None:
             self._finish()
         self._bars.stop()

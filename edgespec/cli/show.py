@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from .streams import emit
+from .convert import agreement_line
+from .streams import emit, one_line
 from .tables import file_size, table
 
 
@@ -33,11 +35,23 @@ def command(model: str, as_json: bool) -> None:
     for part in ("target", "draft"):
         if part in facts:
             emit(_file(part, facts[part]))
-    for key, value in facts.get("made", {}).items():
-        emit(f"{key:<14}{value}")
+    if facts.get("made"):
+        emit(_made(facts["made"]))
     if "draft" not in facts and candidates:
         emit("\nOther models on this machine, and whether they could draft for it (--draft NAME):")
         emit(table(("name", "size", ""), [(c.model.name, file_size(c.model.size), _verdict(c)) for c in candidates]))
+
+
+def _made(made: dict[str, Any]) -> str:
+    """How a pack was made, as far as people want to know; a stranger's pack may say anything."""
+    lines = [f"{key:<14}{made[key]}" for key in ("by", "from", "quant", "imatrix") if isinstance(made.get(key), str)]
+    checked = made.get("checked")
+    for part, figures in checked.items() if isinstance(checked, dict) else ():
+        with contextlib.suppress(LookupError, TypeError, ValueError):
+            lines.append(f"{'checked':<14}{part}: {agreement_line(figures)}")
+    notes = made.get("notes")
+    lines += [f"{'note':<14}{note}" for note in (notes if isinstance(notes, list) else ()) if isinstance(note, str)]
+    return "\n".join(map(one_line, lines))
 
 
 def _verdict(candidate: Any) -> str:

@@ -47,3 +47,9 @@ def notice(text: str) -> None:
     """Write a line to standard error, where that can be; nothing depends on it."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
+
+
+def one_line(text: str) -> str:
+    """Text on one line, without characters that a terminal would act on."""
+    words = " ".join(text.split())
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)

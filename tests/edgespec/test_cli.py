@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import json
 import os
 import pty
@@ -12,48 +11,16 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from edgespec.cli.main import COMMANDS, main
+from edgespec.cli.main import COMMANDS
 from edgespec.convert.pack import write_pack
 
+from .command import Result, Run, one_line_error, run
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in this process; what it reads from standard input is given as bytes."""
-
-    def run_(*arguments: object, stdin: bytes = b"") -> Result:
-        monkeypatch.setattr(sys, "argv", ["edgespec", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return Result(int(caught.value.code or 0), out, err)
-
-    return run_
-
-
-def one_line_error(result: Result, code: int, *words: str) -> None:
-    assert result.code == code, result
-    assert result.out == ""
-    message = [line for line in result.err.splitlines() if line.startswith("Error: ")]
-    assert len(message) == 1, result.err
-    for word in words:
-        assert word in message[0], message
+__all__ = ["run"]
 
 
 def test_help_lists_every_command_and_option_help_is_whole(run: Run) -> None:
