@@ -68,7 +68,7 @@ def packs(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Co
 
 def test_a_checkpoint_says_the_same_as_a_gguf(packs: list[Converted]) -> None:
     assert [pack.path.name for pack in packs] == ["random-f32", "random-q8_0"]
-    for pack, share, same in zip(packs, (0.001, 0.15), (1.0, 0.9), strict=True):
+    for pack, share, same in zip(packs, (0.001, 0.15), (1.0, 0.75), strict=True):
         figures = pack.made["checked"]["target"]
         assert figures["reference"] == "transformers, float32"
         assert (figures["positions"], figures["worst_share"] < share, figures["same_top"] >= same) == (640, True, True)
