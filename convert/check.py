@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from edgespec.models.child import run_child
 from edgespec.models.errors import ModelFileError
 from edgespec.models.gguf import GGUFHeader
 from edgespec.models.gguf_check import checked_header
@@ -17,7 +18,6 @@ from edgespec.runtimes.trial import ensure_tried
 
 from .agreement import Agreement, compare, context_of, encoded, leading_bos, scored
 from .checkpoint import Checkpoint
-from .child import run_child
 from .texts import PASSAGE, snippets
 from .work import finished
 

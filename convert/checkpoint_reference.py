@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from edgespec.models.child import Report, work_as_child
 from edgespec.models.errors import ModelFileError, reason
-
-from .child import Report, work_as_child
 
 
 def _reference(report: Report) -> None:

@@ -9,9 +9,8 @@ import runpy
 import sys
 from pathlib import Path
 
+from edgespec.models.child import Report, work_as_child
 from edgespec.models.errors import ModelFileError, reason
-
-from .child import Report, work_as_child
 
 _UNKNOWN_TOKENIZER = "BPE pre-tokenizer was not recognized"
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from edgespec.models.child import run_child
 from edgespec.models.digests import sha256_of
 from edgespec.models.errors import ModelFileError
 from edgespec.models.gguf_check import checked_header
@@ -23,7 +24,6 @@ from edgespec.runtimes.llama_library import version as llama_version
 from . import converter
 from .check import Reference, check_model, check_template, checkpoint_reference, gguf_reference
 from .checkpoint import chat_template, stage
-from .child import run_child
 from .imatrix import compute_imatrix
 from .pack import write_pack
 from .quantize import QUANT_TYPES, is_low_bit, main_type, quantize, replaced_types

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from edgespec.models.child import Report, run_child, work_as_child
 from edgespec.models.errors import ModelFileError, UsageError
 from edgespec.runtimes.devices import default_threads
 from edgespec.runtimes.llama_library import LOG, ggml, llama
 
 from .agreement import encoded, leading_bos
-from .child import Report, run_child, work_as_child
 
 _CHUNK, _MOST_CHUNKS = 512, 256
 _MOST_BYTES = 64 << 20

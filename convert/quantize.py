@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from edgespec.models.child import Report, run_child, work_as_child
 from edgespec.models.errors import ModelFileError
 from edgespec.models.gguf import GGUFHeader
 from edgespec.runtimes.devices import default_threads
 from edgespec.runtimes.llama_library import LOG, llama
-
-from .child import Report, run_child, work_as_child
 
 QUANT_TYPES = {
     "F32": (0, 32.0), "F16": (1, 16.0), "BF16": (32, 16.0), "Q8_0": (7, 8.5), "Q6_K": (18, 6.6), "Q5_K_M": (17, 5.7),

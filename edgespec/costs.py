@@ -90,17 +90,22 @@ def _restored(stored: dict[str, Any]) -> CostCurve:
     return CostCurve({int(n): float(s) for n, s in stored["seconds"].items()})
 
 
-def measure(runtime: Runtime, sizes: tuple[int, ...] = SIZES, rounds: int = _ROUNDS) -> dict[int, float]:
+def measure(
+    runtime: Runtime, sizes: tuple[int, ...] = SIZES, rounds: int = _ROUNDS, context: int = _CONTEXT
+) -> dict[int, float]:
     """Median seconds of a pass by number of tokens, sizes interleaved, on a sequence of its own.
 
     Sizes that the runtime's context or tree can't hold are left out.
+
+    Args:
+        context: tokens in the cache before the pass; fewer where the runtime's context is shorter.
     """
     sizes = _possible(runtime, sizes)
     sequence = runtime.open()
     try:
         # ordinary tokens, spread over the vocabulary; the same for each size
-        tokens = [int(t) for t in np.linspace(0, runtime.vocabulary.size - 1, _CONTEXT + max(sizes))]
-        runtime.prefill(sequence, tokens[: min(_CONTEXT, runtime.context_length - max(sizes))])
+        tokens = [int(t) for t in np.linspace(0, runtime.vocabulary.size - 1, context + max(sizes))]
+        runtime.prefill(sequence, tokens[: min(context, runtime.context_length - max(sizes))])
         times: dict[int, list[float]] = {n: [] for n in sizes}
         for round_ in range(-1, rounds):  # the first round only warms up
             for n in sizes if round_ >= 0 else sizes[:2]:

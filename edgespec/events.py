@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -17,6 +18,8 @@ class Stats:
         cached_tokens: of the prompt, found in the cache from before.
         drafted_tokens: proposed by drafters and verified by the target.
         accepted_tokens: of those, the ones that became part of the answer.
+        drafted_by_depth: passes whose draft reached this depth, from 1 on.
+        accepted_by_depth: of those, the passes in which the draft was accepted down to there.
         tokens_per_second: completion tokens over the time from the end of the prompt's prefill to the last token.
         peak_memory_bytes: of this process since it began.
     """
@@ -32,6 +35,8 @@ class Stats:
     tokens_per_second: float
     time_to_first_token_s: float
     peak_memory_bytes: int
+    drafted_by_depth: tuple[int, ...] = ()
+    accepted_by_depth: tuple[int, ...] = ()
 
     @property
     def acceptance(self) -> float:
@@ -44,6 +49,12 @@ class Stats:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> Stats:
+        """What `to_json` gave, back from JSON."""
+        known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ class _Tally:
     passes: int = 0
     drafted: int = 0
     accepted: int = 0
+    drafted_by_depth: list[int] = field(default_factory=list)
+    accepted_by_depth: list[int] = field(default_factory=list)
 
     def count(self, step: Step) -> None:
         self.first_token = self.first_token or time.perf_counter()
@@ -43,6 +45,11 @@ class _Tally:
         self.passes += 1
         self.drafted += step.drafted
         self.accepted += min(step.accepted, len(step.tokens))
+        depth = max(step.outcome.tree.depths()) if step.drafted else 0
+        for counts, reached in ((self.drafted_by_depth, depth), (self.accepted_by_depth, step.accepted)):
+            counts.extend([0] * (depth - len(counts)))
+            for i in range(reached):
+                counts[i] += 1
 
     def stats(self, strategy: str, runtime: str) -> Stats:
         now = time.perf_counter()
@@ -59,6 +66,8 @@ class _Tally:
             tokens_per_second=self.completion / seconds if seconds > 0 else 0.0,
             time_to_first_token_s=(self.first_token or now) - self.started,
             peak_memory_bytes=peak_memory_bytes(),
+            drafted_by_depth=tuple(self.drafted_by_depth),
+            accepted_by_depth=tuple(self.accepted_by_depth),
         )
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
+from edgespec.bench.machine import machine_facts
 from edgespec.model import Model, load
 from edgespec.runtimes.devices import default_threads
 
-from .machine import describe_machine
 from .prompts import CHAT_PROMPT
 
 
@@ -88,7 +88,7 @@ def run(path: Path, rounds: int, tokens: int) -> None:
 @click.option("--rounds", default=5)
 @click.option("--tokens", default=128)
 def main(models: tuple[Path, ...], rounds: int, tokens: int) -> None:
-    click.echo(describe_machine())
+    click.echo(machine_facts()["summary"])
     for path in models:
         run(path, rounds, tokens)
 

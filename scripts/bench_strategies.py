@@ -10,10 +10,10 @@ from statistics import median
 
 import click
 
+from edgespec.bench.machine import machine_facts
 from edgespec.events import Stats
 from edgespec.model import load
 
-from .machine import describe_machine
 from .prompts import CHAT_PROMPT, EDIT_PROMPT
 
 PROMPTS = {"edit": EDIT_PROMPT, "chat": CHAT_PROMPT}
@@ -37,7 +37,7 @@ def measure(path: Path, draft: Path | None, strategy: str, length: str, tokens: 
 @click.option("--rounds", default=3)
 @click.option("--tokens", default=256)
 def main(model: Path, draft: Path | None, strategies: str, length: str, rounds: int, tokens: int) -> None:
-    click.echo(f"{model.name}; {describe_machine()}")
+    click.echo(f"{model.name}; {machine_facts()['summary']}")
     names = ["plain", *strategies.split(",")]
     rows: dict[tuple[str, str], list[Stats]] = {(name, prompt): [] for name in names for prompt in PROMPTS}
     for _ in range(rounds):

@@ -17,6 +17,7 @@ from edgespec import __version__
 from .streams import notice, one_line
 
 COMMANDS = {
+    "bench": "Measure strategies against plain decoding.",
     "chat": "Talk with a model.",
     "convert": "Make a pack of a checkpoint or a GGUF: quantize it, and check the result.",
     "generate": "Answer one prompt.",

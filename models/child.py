@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
-from edgespec.models.errors import EdgespecError, ModelFileError, reason
+from .errors import EdgespecError, ModelFileError, reason
 
 Report = Callable[..., None]
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}

@@ -1,0 +1,1 @@
+"""The bench: strategies against plain decoding, on prompts of eight kinds."""

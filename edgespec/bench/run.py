@@ -1,0 +1,133 @@
+"""Runs the bench: strategies interleaved, plain among them, until plain agrees with itself or patience ends."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgespec.events import Stats
+from edgespec.models.child import run_child
+
+from .prompts import prompts
+
+CURVE_SIZES = (1, 2, 4, 8, 16, 32)
+NOISE = 0.05
+"""Two rounds of plain decoding that differ by more than this share are noise, and are repeated."""
+_MOST_EXTRA_ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured.
+
+    Attributes:
+        strategies: besides plain, which always runs.
+        load: options of `edgespec.load` for all.
+        limit: prompts a category.
+        tokens: at most so many an answer.
+        rounds: at least so many.
+    """
+
+    model: str
+    draft: str | None
+    strategies: tuple[str, ...]
+    runtimes: tuple[str, ...]
+    categories: tuple[str, ...]
+    load: dict[str, Any]
+    limit: int
+    tokens: int
+    rounds: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("plain", *(name for name in self.strategies if name != "plain"))
+
+
+@dataclass(slots=True)
+class Results:
+    """What was measured: of each category, strategy and runtime the rounds, of each round one `Stats` a prompt."""
+
+    rounds: dict[tuple[str, str, str], list[list[Stats]]] = field(default_factory=dict)
+    curves: dict[str, dict[int, float]] = field(default_factory=dict)
+    noise: dict[tuple[str, str], float] = field(default_factory=dict)
+    """By category and runtime: how far apart the rounds of plain decoding lie that are nearest to each other."""
+
+
+Say = Callable[[str], None]
+
+
+def run_bench(plan: Plan, begin: Say, note: Say) -> Results:
+    """Measure everything.
+
+    Args:
+        begin: told what is measured now.
+        note: told what people should know, such as noise.
+
+    Raises:
+        ModelFileError: a model can't be run.
+    """
+    results = Results()
+    for runtime in plan.runtimes:
+        begin(f"{runtime}: t(n)")
+        results.curves[runtime] = _curve(plan, runtime)
+        for category in plan.categories:
+            _measure_category(plan, runtime, category, results, begin, note)
+    return results
+
+
+def _measure_category(plan: Plan, runtime: str, category: str, results: Results, begin: Say, note: Say) -> None:
+    chosen = prompts(category)[: plan.limit]
+    for round_ in range(plan.rounds + _MOST_EXTRA_ROUNDS):
+        if round_ >= plan.rounds:
+            noise = _noise(results.rounds[category, "plain", runtime])
+            if noise <= NOISE:
+                break
+            note(f"{category}: rounds of plain decoding differ by {noise:.0%}, so it is repeated")
+        # there and back again, so that a machine that slows down doesn't favour the first
+        for name in plan.names if round_ % 2 == 0 else plan.names[::-1]:
+            begin(f"{runtime}: {category}, {name}, round {round_ + 1}")
+            stats = _answers(plan, runtime, name, chosen)
+            results.rounds.setdefault((category, name, runtime), []).append(stats)
+    noise = results.noise[category, runtime] = _noise(results.rounds[category, "plain", runtime])
+    if noise > NOISE:
+        note(f"{category}: plain decoding still differs by {noise:.0%} between rounds; the machine is busy")
+
+
+def _noise(rounds: Sequence[Sequence[Stats]]) -> float:
+    """How far apart the two rounds are that agree best; nothing is known from one."""
+    speeds = sorted(statistics.median(s.tokens_per_second for s in answers) for answers in rounds)
+    return min((b / a - 1 for a, b in itertools.pairwise(speeds)), default=0.0)
+
+
+def _answers(plan: Plan, runtime: str, strategy: str, chosen: Sequence[str]) -> list[Stats]:
+    found: list[Stats] = []
+    job = {
+        "model": plan.model,
+        "draft": plan.draft if strategy not in ("plain", "lookup") else None,
+        "load": plan.load | {"strategy": strategy, "runtime": runtime},
+        "prompts": chosen,
+        "tokens": plan.tokens,
+    }
+    run_child("edgespec.bench.worker", [json.dumps(job)], lambda said: found.append(Stats.of_json(said["stats"])))
+    return found
+
+
+def _curve(plan: Plan, runtime: str) -> dict[int, float]:
+    found: dict[int, float] = {}
+    job = {
+        "model": plan.model,
+        "draft": None,
+        "load": plan.load | {"strategy": "plain", "runtime": runtime, "sequences": 2},  # one to measure on
+        "curve": CURVE_SIZES,
+        "context": plan.load["ctx"] // 2,
+    }
+
+    def heard(said: dict[str, Any]) -> None:
+        found.update({int(n): seconds for n, seconds in said["seconds"].items()})
+
+    run_child("edgespec.bench.worker", [json.dumps(job)], heard)
+    return found
