@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from .asynchronous import stream
     from .conversation import Conversation
     from .events import Answer, Event
-    from .model import Model, load
+    from .loading import load
+    from .model import Model
     from .models.errors import (
         ContextFull,
         EdgespecError,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "load": ".model", "Model": ".model", "Conversation": ".conversation", "stream": ".asynchronous",
+    "load": ".loading", "Model": ".model", "Conversation": ".conversation", "stream": ".asynchronous",
     "GenerationOptions": ".options", "Answer": ".events", "Event": ".events",
     "EdgespecError": ".models.errors", "UsageError": ".models.errors", "ModelFileError": ".models.errors",
     "VocabularyMismatch": ".models.errors", "ContextFull": ".models.errors", "RuntimeFailure": ".models.errors",

@@ -115,7 +115,3 @@ class Controller:
 
     def _record(self, name: str, prospect: Prospect) -> Record:
         return self._records.setdefault((name, prospect.group), Record(prospect.prior))
-
-    def close(self) -> None:
-        for drafter in self._drafters:
-            drafter.close()

@@ -20,6 +20,7 @@ class Stats:
         accepted_tokens: of those, the ones that became part of the answer.
         drafted_by_depth: passes whose draft reached this depth, from 1 on.
         accepted_by_depth: of those, the passes in which the draft was accepted down to there.
+        plain_pass_s: median seconds of this answer's passes without a draft; 0 where there was none.
         tokens_per_second: completion tokens over the time from the end of the prompt's prefill to the last token.
         peak_memory_bytes: of this process since it began.
     """
@@ -37,6 +38,7 @@ class Stats:
     peak_memory_bytes: int
     drafted_by_depth: tuple[int, ...] = ()
     accepted_by_depth: tuple[int, ...] = ()
+    plain_pass_s: float = 0.0
 
     @property
     def acceptance(self) -> float:

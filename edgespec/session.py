@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 import weakref
@@ -38,9 +39,15 @@ class _Tally:
     accepted: int = 0
     drafted_by_depth: list[int] = field(default_factory=list)
     accepted_by_depth: list[int] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+    last: float = 0.0
 
     def count(self, step: Step) -> None:
-        self.first_token = self.first_token or time.perf_counter()
+        now = time.perf_counter()
+        self.first_token = self.first_token or now
+        if not step.drafted:
+            self.plain.append(now - (self.last or self.prefilled))
+        self.last = now
         self.completion += len(step.tokens)
         self.passes += 1
         self.drafted += step.drafted
@@ -68,6 +75,7 @@ class _Tally:
             peak_memory_bytes=peak_memory_bytes(),
             drafted_by_depth=tuple(self.drafted_by_depth),
             accepted_by_depth=tuple(self.accepted_by_depth),
+            plain_pass_s=statistics.median(self.plain) if self.plain else 0.0,
         )
 
 
@@ -164,6 +172,20 @@ class Session:
         self._check(tokens, options)
         return self._events(tokens, options, _Tally(len(tokens)))
 
+    def use(self, controller: Controller, strategy: str) -> None:
+        """Let another controller choose, from the next answer on.
+
+        Raises:
+            UsageError: an answer is being generated.
+        """
+        with self._lock:
+            self._require_idle()
+            self._controller, self._strategy = controller, strategy
+
+    def _require_idle(self) -> None:
+        if self._answer is not None and self._answer() is not None:
+            raise UsageError("this conversation has another answer under way; finish or close that one first")
+
     def close(self) -> None:
         """End the answer that is being generated, in whatever thread, and wait for the end of its step."""
         self._closing.set()
@@ -199,8 +221,7 @@ class Session:
         steps = self._steps(prompt, options, tally, interruption)
         try:
             with self._lock:
-                if self._answer is not None and self._answer() is not None:
-                    raise UsageError("this conversation has another answer under way; finish or close that one first")
+                self._require_idle()
                 self._answer = weakref.ref(own)
                 if self._steps_before is not None:
                     self._steps_before.close()

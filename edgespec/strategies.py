@@ -53,8 +53,11 @@ STRATEGIES = ("auto", "plain", *DRAFTERS)
 _MISSING = {"draft": "strategy draft needs a draft model; give one with --draft FILE, or a pack that holds one"}
 
 
-def make_drafters(strategy: str, parts: Parts) -> list[Drafter]:
+def make_drafters(strategy: str, parts: Parts, made: dict[str, Drafter]) -> list[Drafter]:
     """The drafters that one of `STRATEGIES` runs with; `auto`: all that the pack allows.
+
+    Args:
+        made: drafters that were made before, by name; new ones are added.
 
     Raises:
         UsageError: the pack or the model can't run it.
@@ -63,8 +66,14 @@ def make_drafters(strategy: str, parts: Parts) -> list[Drafter]:
         return []
     if not parts.target.can_rewind:
         raise UsageError(f"strategy {strategy}: this model's state can't be rewound after a refused draft; use plain")
-    drafters = [make(parts) for name, make in DRAFTERS.items() if strategy in ("auto", name)]
-    found = [drafter for drafter in drafters if drafter is not None]
+    found = []
+    for name, make in DRAFTERS.items():
+        if strategy not in ("auto", name):
+            continue
+        drafter = made.get(name) or make(parts)
+        if drafter is not None:
+            made[name] = drafter
+            found.append(drafter)
     if not found:
         raise UsageError(_MISSING[strategy])
     return found

@@ -15,7 +15,8 @@ from typing import Any
 import click
 
 from edgespec.bench.machine import machine_facts
-from edgespec.model import Model, load
+from edgespec.loading import load
+from edgespec.model import Model
 from edgespec.runtimes.devices import default_threads
 
 from .prompts import CHAT_PROMPT

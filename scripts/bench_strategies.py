@@ -12,7 +12,7 @@ import click
 
 from edgespec.bench.machine import machine_facts
 from edgespec.events import Stats
-from edgespec.model import load
+from edgespec.loading import load
 
 from .prompts import CHAT_PROMPT, EDIT_PROMPT
 

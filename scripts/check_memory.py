@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from edgespec.model import load
+from edgespec.loading import load
 from edgespec.runtimes.llama_library import LOG
 
 

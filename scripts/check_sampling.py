@@ -12,7 +12,7 @@ import click
 import numpy as np
 from scipy import stats
 
-from edgespec.model import load
+from edgespec.loading import load
 
 PROMPT = "Name an animal."
 RARE = 10

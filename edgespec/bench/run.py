@@ -12,8 +12,6 @@ from typing import Any
 from edgespec.events import Stats
 from edgespec.models.child import run_child
 
-from .prompts import prompts
-
 CURVE_SIZES = (1, 2, 4, 8, 16, 32)
 NOISE = 0.05
 """Two rounds of plain decoding that differ by more than this share are noise, and are repeated."""
@@ -80,7 +78,6 @@ def run_bench(plan: Plan, begin: Say, note: Say) -> Results:
 
 
 def _measure_category(plan: Plan, runtime: str, category: str, results: Results, begin: Say, note: Say) -> None:
-    chosen = prompts(category)[: plan.limit]
     for round_ in range(plan.rounds + _MOST_EXTRA_ROUNDS):
         if round_ >= plan.rounds:
             noise = _noise(results.rounds[category, "plain", runtime])
@@ -90,7 +87,7 @@ def _measure_category(plan: Plan, runtime: str, category: str, results: Results,
         # there and back again, so that a machine that slows down doesn't favour the first
         for name in plan.names if round_ % 2 == 0 else plan.names[::-1]:
             begin(f"{runtime}: {category}, {name}, round {round_ + 1}")
-            stats = _answers(plan, runtime, name, chosen)
+            stats = _answers(plan, runtime, name, category)
             results.rounds.setdefault((category, name, runtime), []).append(stats)
     noise = results.noise[category, runtime] = _noise(results.rounds[category, "plain", runtime])
     if noise > NOISE:
@@ -103,13 +100,14 @@ def _noise(rounds: Sequence[Sequence[Stats]]) -> float:
     return min((b / a - 1 for a, b in itertools.pairwise(speeds)), default=0.0)
 
 
-def _answers(plan: Plan, runtime: str, strategy: str, chosen: Sequence[str]) -> list[Stats]:
+def _answers(plan: Plan, runtime: str, strategy: str, category: str) -> list[Stats]:
     found: list[Stats] = []
     job = {
         "model": plan.model,
         "draft": plan.draft if strategy not in ("plain", "lookup") else None,
         "load": plan.load | {"strategy": strategy, "runtime": runtime},
-        "prompts": chosen,
+        "category": category,
+        "limit": plan.limit,
         "tokens": plan.tokens,
     }
     run_child("edgespec.bench.worker", [json.dumps(job)], lambda said: found.append(Stats.of_json(said["stats"])))

@@ -1,7 +1,7 @@
 """A child process that loads a model once and reports statistics, so that peak memory is of this strategy alone.
 
-python -m edgespec.bench.worker JOB: a JSON object, {"model", "draft", "load"} and either {"prompts", "tokens"}, which
-is answered by the `Stats` of each answer, or {"curve", "context"}, answered by t(n).
+python -m edgespec.bench.worker JOB: a JSON object, {"model", "draft", "load"} and either {"category", "limit",
+"tokens"}, answered by the `Stats` of each answer, or {"curve", "context"}, answered by t(n).
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 
 from edgespec.models.child import Report, work_as_child
 
+from .prompts import prompts
+
 
 def _work(report: Report) -> None:
     from edgespec.costs import measure
-    from edgespec.model import load
+    from edgespec.loading import load
 
     job: dict[str, Any] = json.loads(sys.argv[1])
     with load(job["model"], draft=job["draft"], **job["load"]) as model:
@@ -23,7 +25,7 @@ def _work(report: Report) -> None:
             seconds = measure(model.runtime, tuple(job["curve"]), context=job["context"])
             report(seconds=seconds)
             return
-        for prompt in job["prompts"]:
+        for prompt in prompts(job["category"])[: job["limit"]]:
             report(stats=model.complete(prompt, max_tokens=job["tokens"]).stats.to_json())
 
 

@@ -1,100 +1,102 @@
-"""`edgespec chat`: a simple loop of questions and answers."""
+"""`edgespec chat`: questions and answers, on a terminal or through a pipe."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgespec.models.errors import ContextFull, UsageError
+from edgespec.models.errors import ContextFull, EdgespecError, UsageError
 
 from .options import loaded, model_options, sampling_options
-from .streams import MOST_BYTES, decoded, emit, notice
+from .streams import emit, notice, one_line
+
+if TYPE_CHECKING:
+    from .chat_commands import Chat
+    from .chat_input import Asker, Line
 
 
 @click.command("chat")
 @model_options
 @click.option("--system", help="A system message to begin with.")
-@click.option("--show-drafts", is_flag=True, help="Underline the tokens that a draft proposed.")
+@click.option("--show-drafts", is_flag=True, help="Shade the tokens that a draft proposed (no Markdown then).")
+@click.option("--markdown/--no-markdown", default=None, help="Lay answers out. [default: on a terminal]")
+@click.option("--stats/--no-stats", default=True, show_default=True, help="A line of figures after each answer.")
 @sampling_options(temperature=0.7, top_k=40, top_p=0.95)
-def command(model: str | None, system: str | None, show_drafts: bool, **options: Any) -> None:
+def command(model: str | None, system: str | None, show_drafts: bool, markdown: bool | None, stats: bool,
+            **options: Any) -> None:  # fmt: skip
     """Talk with MODEL: a GGUF file, a pack, or a name from `edgespec list`.
 
-    An empty line or Ctrl-D leaves; Ctrl-C ends an answer.
+    /help lists commands. Ctrl-C stops an answer, Ctrl-D leaves. From a pipe each line is a question, or each block
+    between triple quotes.
     """
+    from edgespec.dialogue import Dialogue
+
+    from .chat_commands import COMMANDS, Chat
+    from .chat_input import PipeAsker, TerminalAsker
+
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with loaded(model, options) as ready:
-        messages = [{"role": "system", "content": system}] if system else []
-        if sys.stdin.isatty():
-            notice("Ask something. An empty line or Ctrl-D leaves; Ctrl-C ends an answer.")
-        while True:
-            try:
-                question = _ask()
-                if not question:
-                    return
-                messages.append({"role": "user", "content": question})
-                messages.append({"role": "assistant", "content": _answer(ready, messages, show_drafts, options)})
-            except KeyboardInterrupt:  # at the prompt, or just beside an answer
-                if not sys.stdin.isatty():
-                    raise
-                if messages and messages[-1]["role"] == "user":
-                    messages.pop()
-                notice(" [an empty line or Ctrl-D leaves]")
+        chat = Chat(
+            Dialogue(ready, system, options),
+            markdown=sys.stdout.isatty() if markdown is None else markdown,
+            show_drafts=show_drafts,
+            show_stats=stats,
+        )
+        if not on_terminal:
+            _talk(chat, PipeAsker(), False)
+            return
+        notice("Ask something; /help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.")
+        _talk(chat, TerminalAsker(tuple(COMMANDS)), True)
 
 
-def _ask() -> str:
-    """The next question; nothing at the end."""
-    if not sys.stdin.isatty():
+def _talk(chat: Chat, asker: Asker, on_terminal: bool) -> None:
+    """Until the person leaves. An interrupt never ends it on a terminal, and a mistake is told and forgiven."""
+    while not chat.over:
         try:
-            line = sys.stdin.buffer.readline(MOST_BYTES)
-        except OSError as error:
-            raise UsageError(f"standard input: can't be read: {error.strerror or error}") from None
-        if len(line) == MOST_BYTES:
-            raise UsageError(f"standard input: a line of {MOST_BYTES >> 20} MiB, which no context holds")
-        return decoded("standard input", line).strip()
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - arrow keys and history for input()
-    try:
-        return input("> ").strip()
-    except EOFError:
-        notice("")
-        return ""
-    except UnicodeDecodeError:
-        notice("note: that wasn't UTF-8 text; say it again")
-        return _ask()
-
-
-def _converse(ready: Any, messages: list[dict[str, str]], options: dict[str, Any]) -> Any:
-    """Events of the next answer. Where the conversation fills the context, its oldest exchanges are forgotten."""
-    first = 1 if messages[0]["role"] == "system" else 0
-    while True:
-        try:
-            return ready.converse(messages, **options)
-        except ContextFull:
-            if len(messages) <= first + 1:
+            line = asker.ask()
+            if line is None:
+                return
+            _take(chat, line)
+        except KeyboardInterrupt:
+            if not on_terminal:
                 raise
-            del messages[first : first + 2]
-            notice("note: the context is full; the oldest exchange is forgotten (see --ctx)")
+            notice("[Ctrl-D or /bye leaves]")
+        except (UsageError, ContextFull, OSError) as error:
+            if not on_terminal or isinstance(error, BrokenPipeError):
+                raise
+            text = str(error) if isinstance(error, EdgespecError) else f"{error.filename}: {error.strerror}"
+            notice(f"Error: {one_line(text)}")
 
 
-def _answer(ready: Any, messages: list[dict[str, str]], show_drafts: bool, options: dict[str, Any]) -> str:
-    parts: list[str] = []
-    events = None
+def _take(chat: Chat, line: Line) -> None:
+    from .chat_commands import run_command
+
+    question: str | None = line.text
+    if line.is_command:
+        run_command(chat, line.text)
+        question, chat.again = chat.again, None
+    if question:
+        _answer(chat, question)
+
+
+def _answer(chat: Chat, question: str) -> None:
+    from .chat_screen import show_markdown, show_plain, show_stats
+
+    events = chat.dialogue.ask(question)
+    if chat.dialogue.forgotten:
+        notice(f"note: the context is full; the {chat.dialogue.forgotten} oldest messages are forgotten (see --ctx)")
     try:
-        events = _converse(ready, messages, options)
-        for event in events:
-            parts.append(event.text)
-            emit(click.style(event.text, underline=show_drafts and event.drafted), newline=False)
-            stats = event.stats
+        if chat.markdown and not chat.show_drafts:
+            show_markdown(events)
+        else:
+            show_plain(events, chat.show_drafts)
     except KeyboardInterrupt:
-        if events is not None:
-            events.close()
+        events.close()
         emit(" [stopped]")
-        return "".join(parts)
-    emit("")
-    notice(
-        f"[{stats.completion_tokens} tokens, {stats.tokens_per_second:.1f} a second, "
-        f"{stats.tokens_per_pass:.2f} a pass; {stats.accepted_tokens} of {stats.drafted_tokens} drafted accepted]"
-    )
-    return "".join(parts)
+        if not sys.stdin.isatty():
+            raise
+        return
+    if chat.show_stats:
+        show_stats(chat.dialogue)

@@ -113,7 +113,7 @@ _LOADING = (
 def loaded(model: str | None, options: dict[str, Any]) -> Iterator[Model]:
     """The model that the shared options describe; takes them out of `options`, what is left is for generating."""
     # loading numpy and llama.cpp takes half a second, which `--help` and usage errors shouldn't
-    from edgespec.model import load
+    from edgespec.loading import load
 
     loading = {name: options.pop(name) for name in _LOADING}
     for name in ("cache_type", "repack"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
+import textwrap
 
 import click
 
@@ -43,10 +45,19 @@ def decoded(name: str, data: bytes) -> str:
         ) from None
 
 
-def notice(text: str) -> None:
-    """Write a line to standard error, where that can be; nothing depends on it."""
+def notice(text: str, dim: bool = False) -> None:
+    """Write to standard error, where that can be; nothing depends on it. A terminal gets lines cut between words."""
     with contextlib.suppress(OSError):
-        click.echo(text, err=True)
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns
+            text = "\n".join(part for line in text.splitlines() for part in _wrapped(line, width))
+        click.echo(click.style(text, dim=True) if dim and sys.stderr.isatty() else text, err=True)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
 
 
 def one_line(text: str) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import edgespec
-from edgespec.model import Model, load
+from edgespec.loading import load
+from edgespec.model import Model
 
 
 @pytest.fixture(scope="module")

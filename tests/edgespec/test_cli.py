@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import select
 import shlex
 import signal
 import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -173,13 +168,6 @@ def test_info_tells_versions_devices_and_features(run: Run) -> None:
     assert facts["devices"][0]["description"] in text
 
 
-def test_chat_answers_each_line_and_remembers_the_conversation(run: Run, tiny: Path) -> None:
-    result = run("chat", tiny, "-n", 5, "--temperature", 0, stdin=b"Hello\nAnd now?\n")
-    assert result.code == 0
-    assert result.err.count("tokens,") == 2
-    assert run("chat", tiny, stdin=b"").code == 0
-
-
 def test_interrupting_a_generation_exits_with_130(tiny: Path) -> None:
     # a greedy answer that goes on until the context is full
     command = [sys.executable, "-m", "edgespec.cli.main", "generate", str(tiny), "--raw", "-p", "Once upon a time",
@@ -296,16 +284,6 @@ def test_a_terminated_download_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_chat_goes_on_when_the_context_is_full(run: Run, tiny: Path) -> None:
-    result = run("chat", tiny, "-n", 20, "--ctx", 80, "--temperature", 0, stdin=b"Hello there\n" * 5)
-    assert result.code == 0
-    assert result.err.count("tokens,") == 5
-    assert "oldest exchange is forgotten" in result.err
-    one_line_error_at_end = run("chat", tiny, "--ctx", 8, stdin=b"Hello there, how are you today?\n")
-    assert one_line_error_at_end.code == 1
-    assert "--ctx" in one_line_error_at_end.err
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
 def test_a_full_disk_is_named(tiny: Path) -> None:
     for command in (["generate", tiny, "-p", "x", "-n", 3], ["generate", tiny, "-p", "x", "-n", 3, "--json"], ["info"]):
@@ -319,41 +297,6 @@ def test_a_full_disk_is_named(tiny: Path) -> None:
 def test_input_that_cannot_be_read_is_named(tiny: Path, tmp_path: Path) -> None:
     for command in ("generate", "chat"):
         one_line_error(shell(f"$0 0>{shlex.quote(str(tmp_path / 'out'))}", command, tiny), 2, "standard input")
-
-
-def test_ctrl_c_right_after_a_question_ends_the_answer_not_the_chat(tiny: Path) -> None:
-    """On a terminal, at moments from the template to the answer."""
-    for delay in (0.002, 0.02, 0.1):
-        process, terminal = terminal_chat(tiny)
-        until(terminal, b"> ")
-        time.sleep(0.3)  # Python's readline can miss a signal between its prompt and its wait
-        os.write(terminal, b"Hello\n")
-        time.sleep(delay)
-        os.write(terminal, b"\x03")
-        until(terminal, b"> ")
-        os.write(terminal, b"\x04")
-        assert process.wait(30) == 0
-        os.close(terminal)
-
-
-def terminal_chat(model: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """A chat on a terminal of its own."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*EDGESPEC, "chat", str(model), "-n", "400", "--temperature", "1"],
-        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, close_fds=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )  # fmt: skip
-    os.close(theirs)
-    return process, ours
-
-
-def until(terminal: int, text: bytes) -> None:
-    seen, end = b"", time.monotonic() + 60
-    while text not in seen:
-        assert time.monotonic() < end, seen
-        if select.select([terminal], [], [], 1)[0]:
-            seen += os.read(terminal, 4096)
 
 
 # ---- models by name

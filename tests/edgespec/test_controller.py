@@ -345,9 +345,3 @@ def test_passes_correct_the_curve() -> None:
         controller.observe(Outcome("plain", 0, TokenTree.chain([1]), [0], 0.0, 2.0))
     assert curve(1) == pytest.approx(2.0, rel=0.02)
     assert curve(16) > 2.5
-
-
-def test_closing_closes_the_drafters() -> None:
-    drafters = [SimulatedDrafter(name="one"), SimulatedDrafter(name="two")]
-    controller_of(drafters, machine(0.1)).close()
-    assert [drafter.closed for drafter in drafters] == [1, 1]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import edgespec
-from edgespec.model import Model, collect, load
+from edgespec.loading import load
+from edgespec.model import Model, collect
 
 
 def alone(model: Model, *texts: str) -> list[str]:

@@ -16,7 +16,8 @@ import pytest
 
 import edgespec
 from edgespec.convert.pack import write_pack
-from edgespec.model import Model, load
+from edgespec.loading import load
+from edgespec.model import Model
 
 QUESTIONS = ["Why is the sky blue?", "Count from one to ten.", "Write a Python function that adds two numbers."]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgespec.model import load
+from edgespec.loading import load
 from edgespec.runtimes import RuntimeOptions, Work
 from edgespec.runtimes.llamacpp import LlamaCpp
 from edgespec.stability import stable_size

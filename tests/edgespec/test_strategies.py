@@ -26,13 +26,13 @@ def parts(draft: bool = False, can_rewind: bool = True) -> Parts:
      ("draft", True, ["draft"])],
 )  # fmt: skip
 def test_a_strategy_stands_for_its_drafters(strategy: str, draft: bool, names: list[str]) -> None:
-    assert [drafter.name for drafter in make_drafters(strategy, parts(draft))] == names
+    assert [drafter.name for drafter in make_drafters(strategy, parts(draft), {})] == names
 
 
 def test_a_model_that_cannot_rewind_runs_plainly_under_auto_and_says_so_otherwise() -> None:
-    assert make_drafters("auto", parts(can_rewind=False)) == []
+    assert make_drafters("auto", parts(can_rewind=False), {}) == []
     with pytest.raises(UsageError, match="rewound"):
-        make_drafters("lookup", parts(can_rewind=False))
+        make_drafters("lookup", parts(can_rewind=False), {})
 
 
 def test_a_draft_that_does_not_fit_is_closed_again() -> None:
@@ -42,5 +42,12 @@ def test_a_draft_that_does_not_fit_is_closed_again() -> None:
     made: Any = parts(draft=True)
     made = Parts(made.pack, made.target, lambda: (runtime, None), 1)  # type: ignore[arg-type,return-value]
     with pytest.raises(Exception, match="vocabulary"):
-        make_drafters("draft", made)
+        make_drafters("draft", made, {})
     assert runtime.closed
+
+
+def test_what_was_made_before_is_used_again() -> None:
+    made: dict[str, Any] = {}
+    first = make_drafters("auto", parts(draft=True), made)
+    assert make_drafters("draft", parts(draft=True), made) == [first[1]]
+    assert set(made) == {"lookup", "draft"}
