@@ -58,9 +58,9 @@ class Terminal:
         self.send(f"{line}\r")
         self._wait(lambda: not self._at_prompt(), "the line to be taken", 1, needed=False)
 
-    def until(self, text: str) -> None:
-        """Wait until the terminal has shown a text."""
-        self._wait(lambda: text in self.text, repr(text))
+    def until(self, text: str, times: int = 1) -> None:
+        """Wait until the terminal has shown a text so many times."""
+        self._wait(lambda: self.text.count(text) >= times, repr(text))
 
     def until_prompt(self) -> None:
         self._wait(self._at_prompt, "the prompt")

@@ -185,8 +185,9 @@ def test_ctrl_c_stops_the_answer_and_the_next_question_is_answered(start: Start,
     assert messages[-2]["content"] == "And now?"
     assert all(one["role"] != other["role"] for one, other in itertools.pairwise(messages))
     terminal.until_prompt()
+    told = terminal.text.count("/bye leaves")
     terminal.send("\x03")
-    terminal.until("/bye leaves")
+    terminal.until("/bye leaves", told + 1)
     terminal.until_prompt()
     terminal.send("\x04")
     assert terminal.exit_code() == 0
