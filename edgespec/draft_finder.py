@@ -41,6 +41,20 @@ def draft_candidates(target: Path, found: Iterable[ShelvedModel]) -> list[DraftC
     return sorted(candidates, key=lambda c: (c.refusal is not None, c.model.size))
 
 
+def draft_advice(target: Path, found: Iterable[ShelvedModel]) -> str:
+    """What to give as a draft: the smallest model found that can, or why none can."""
+    candidates = draft_candidates(target, found)
+    if not candidates:
+        return "give one with --draft FILE; no other model was found on this machine"
+    best = candidates[0]
+    if best.refusal is None:
+        return f"--draft {best.model.name} would do ({best.model.size / 1e6:.0f} MB)"
+    return (
+        f"give one with --draft FILE; of {len(candidates)} other models on this machine none fits ({best.model.name}: "
+        f"{best.refusal}; `edgespec show` has the rest)"
+    )
+
+
 def _refusal(model: ShelvedModel, target: GGUFHeader, vocabulary: HeaderVocabulary) -> str | None:
     try:
         path = open_pack(model.path).target if model.path.is_dir() else model.path

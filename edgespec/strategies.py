@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from edgespec.models.errors import UsageError
 from edgespec.models.manifest import Pack
+from edgespec.models.shelves import shelved_models
 from edgespec.runtimes.base import Runtime
 
 from .costs import CostCurve
+from .draft_finder import draft_advice
 from .drafters.base import Drafter
 
 
@@ -50,7 +52,6 @@ DRAFTERS: dict[str, Callable[[Parts], Drafter | None]] = {"lookup": _lookup, "dr
 """Strategy -> its drafter, or None where the pack lacks what it needs."""
 
 STRATEGIES = ("auto", "plain", *DRAFTERS)
-_MISSING = {"draft": "strategy draft needs a draft model; give one with --draft FILE, or a pack that holds one"}
 
 
 def make_drafters(strategy: str, parts: Parts, made: dict[str, Drafter]) -> list[Drafter]:
@@ -75,5 +76,7 @@ def make_drafters(strategy: str, parts: Parts, made: dict[str, Drafter]) -> list
             made[name] = drafter
             found.append(drafter)
     if not found:
-        raise UsageError(_MISSING[strategy])
+        raise UsageError(
+            f"strategy {strategy} needs a draft model: {draft_advice(parts.pack.target, shelved_models())}"
+        )
     return found

@@ -60,6 +60,8 @@ def command(model: str | None, draft: str | None, strategies: tuple[str, ...] | 
     from edgespec.bench.machine import machine_facts
     from edgespec.bench.report import draw, to_json
     from edgespec.bench.run import Plan, run_bench
+    from edgespec.draft_finder import draft_advice
+    from edgespec.models.shelves import shelved_models
 
     if plot is not None:
         plot = user_path("--plot", plot)
@@ -70,7 +72,7 @@ def command(model: str | None, draft: str | None, strategies: tuple[str, ...] | 
     target, helper = _paths(model, draft)
     chosen = strategies or ("lookup", *(["draft"] if helper else []), "auto")
     if "draft" in chosen and helper is None:
-        raise UsageError("--strategies draft needs a draft model; name one with --draft")
+        raise UsageError(f"--strategies draft needs a draft model: {draft_advice(target, shelved_models())}")
     load = {"ctx": ctx, "threads": threads}
     draft_path = str(helper) if helper else None
     plan = Plan(str(target), draft_path, chosen, runtimes, categories, load, limit, max_tokens, rounds)

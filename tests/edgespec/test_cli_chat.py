@@ -261,3 +261,12 @@ def test_drafts_are_shaded(start: Start) -> None:
     terminal.enter("a b c d a b c d a b c d a b c d")
     terminal.until("drafted accepted")
     assert b"\x1b[2m\x1b[4m" in terminal.raw
+
+
+def test_emoji_that_are_split_over_tokens_arrive_whole(start: Start, smollm: Path) -> None:
+    terminal = start("-n", 30, "--temperature", 0, "--no-markdown", model=smollm)
+    terminal.enter("Repeat exactly: 🎉🦀🧪")
+    terminal.until("tokens/s")
+    assert terminal.text.count("🎉") == 2  # asked and answered
+    assert terminal.text.count("🧪") == 2
+    assert "\ufffd" not in terminal.text

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from edgespec.convert.pack import write_pack
-from edgespec.draft_finder import draft_candidates
+from edgespec.draft_finder import draft_advice, draft_candidates
 from edgespec.model_facts import file_facts, pack_facts
 from edgespec.models.errors import ModelFileError
 from edgespec.models.manifest import open_pack
@@ -63,3 +63,16 @@ def test_facts_of_a_pack_name_its_draft_and_how_it_was_made(tiny: Path, tiny_dra
     facts = pack_facts(open_pack(tmp_path / "pack"))
     assert facts["draft"]["layers"] == 1
     assert facts["made"] == {"by": "a test"}
+
+
+def test_advice_names_the_smallest_that_fits_or_says_why_none_does(
+    smollm: Path, tiny: Path, tiny_draft: Path, tiny_other: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target.gguf"
+    target.write_bytes(tiny.read_bytes() + bytes(4 << 20))
+    assert draft_advice(target, []) == "give one with --draft FILE; no other model was found on this machine"
+    fitting = draft_advice(target, [shelved(tiny_other), shelved(tiny_draft)])
+    assert fitting == f"--draft tiny-draft would do ({tiny_draft.stat().st_size / 1e6:.0f} MB)"
+    refused = draft_advice(smollm, [shelved(tiny_other)])
+    assert "of 1 other models" in refused
+    assert "tokens differ" in refused
