@@ -13,8 +13,11 @@ from .run import Plan, Results
 
 
 def rows(plan: Plan, results: Results) -> list[dict[str, Any]]:
-    """One row a category, strategy and runtime; medians over prompts and rounds, ratios of each prompt and round."""
-    return [_row(key, results) for key in results.rounds if key[1] in plan.names]
+    """One row a category, strategy and runtime; medians over prompts and rounds, ratios of each prompt and round.
+
+    Of a bench that was interrupted, the categories that were finished.
+    """
+    return [_row(key, results) for key in results.rounds if key[1] in plan.names and (key[0], key[2]) in results.noise]
 
 
 def _row(key: tuple[str, str, str], results: Results) -> dict[str, Any]:

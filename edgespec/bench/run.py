@@ -58,23 +58,22 @@ class Results:
 Say = Callable[[str], None]
 
 
-def run_bench(plan: Plan, begin: Say, note: Say) -> Results:
+def run_bench(plan: Plan, results: Results, begin: Say, note: Say) -> None:
     """Measure everything.
 
     Args:
+        results: what is measured is added to it, so that something is left where this is interrupted.
         begin: told what is measured now.
         note: told what people should know, such as noise.
 
     Raises:
         ModelFileError: a model can't be run.
     """
-    results = Results()
     for runtime in plan.runtimes:
         begin(f"{runtime}: t(n)")
         results.curves[runtime] = _curve(plan, runtime)
         for category in plan.categories:
             _measure_category(plan, runtime, category, results, begin, note)
-    return results
 
 
 def _measure_category(plan: Plan, runtime: str, category: str, results: Results, begin: Say, note: Say) -> None:

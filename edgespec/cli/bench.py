@@ -14,7 +14,7 @@ from edgespec.models.errors import UsageError
 from edgespec.strategies import STRATEGIES
 
 from .progress import ConsoleReporter
-from .streams import emit
+from .streams import emit, notice
 from .tables import file_size, table
 
 _RUNTIMES = ("llamacpp",)
@@ -59,7 +59,7 @@ def command(model: str | None, draft: str | None, strategies: tuple[str, ...] | 
     """
     from edgespec.bench.machine import machine_facts
     from edgespec.bench.report import draw, to_json
-    from edgespec.bench.run import Plan, run_bench
+    from edgespec.bench.run import Plan, Results, run_bench
     from edgespec.draft_finder import draft_advice
     from edgespec.models.shelves import shelved_models
 
@@ -76,12 +76,21 @@ def command(model: str | None, draft: str | None, strategies: tuple[str, ...] | 
     load = {"ctx": ctx, "threads": threads}
     draft_path = str(helper) if helper else None
     plan = Plan(str(target), draft_path, chosen, runtimes, categories, load, limit, max_tokens, rounds)
-    with ConsoleReporter() as reporter:
-        results = run_bench(plan, lambda title: reporter.step(title, 0), reporter.note)
+    results, interrupted = Results(), False
+    try:
+        with ConsoleReporter() as reporter:
+            run_bench(plan, results, lambda title: reporter.step(title, 0), reporter.note)
+    except KeyboardInterrupt:
+        if not results.noise:
+            raise
+        interrupted = True
+        notice("interrupted; this is what was finished")
     found = to_json(plan, results, machine_facts())
     emit(json.dumps(found, ensure_ascii=False) if as_json else described(found))
     if plot is not None:
         draw(found, plot)
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _paths(model: str | None, draft: str | None) -> tuple[Path, Path | None]:

@@ -79,10 +79,25 @@ def test_noise_is_told_and_repeated(
 
     monkeypatch.setattr(bench_run, "_answers", answers)
     monkeypatch.setattr(bench_run, "_curve", lambda *_: {1: 1.0})
-    results = run_bench(plan(), lambda _title: None, notes.append)
+    results = Results()
+    run_bench(plan(), results, lambda _title: None, notes.append)
     assert seen == (["plain", "lookup", "lookup", "plain"] * 2)[: 2 * rounds]
     assert len(results.rounds["chat", "plain", "llamacpp"]) == rounds
     assert len(notes) == told
+
+
+def test_an_interrupted_bench_shows_what_was_finished(run: Run, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(_plan: Plan, _runtime: str, _strategy: str, category: str) -> list[Stats]:
+        if category == "code":
+            raise KeyboardInterrupt
+        return [stats(10)]
+
+    monkeypatch.setattr(bench_run, "_answers", answers)
+    monkeypatch.setattr(bench_run, "_curve", lambda *_: {1: 1.0})
+    result = run("bench", tiny, "--categories", "qa,code", "--json")
+    assert result.code == 130
+    assert {row["category"] for row in json.loads(result.out)["rows"]} == {"qa"}
+    assert run("bench", tiny, "--categories", "code,qa").out == ""
 
 
 def test_a_bench_from_end_to_end(run: Run, tiny: Path, tiny_draft: Path, tmp_path: Path) -> None:
