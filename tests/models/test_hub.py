@@ -12,10 +12,15 @@ from pathlib import Path
 import pytest
 
 from edgespec.models.errors import ModelFileError
-from edgespec.models.hub import choose, hub_file, is_hub_reference
+from edgespec.models.hub import choose, hub_checkpoint, hub_file, is_hub_reference
 from edgespec.models.resolve import resolve_model
 
 FILES = {"small-Q4_K_M.gguf": b"GGUF four bits", "small-Q8_0.gguf": b"GGUF eight bits", "README.md": b"# Small"}
+CHECKPOINT = {
+    "config.json": b"{}", "model.safetensors": b"weights", "tokenizer.json": b"{}", "chat_template.jinja": b"hello",
+    "modeling_code.py": b"raise SystemExit", "pytorch_model.bin": b"pickle",
+}  # fmt: skip
+REPOSITORIES = {"owner/small": FILES, "owner/checkpoint": CHECKPOINT}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -31,15 +36,17 @@ class Hub(http.server.BaseHTTPRequestHandler):
     def _answer(self, with_body: bool) -> None:
         path = self.path.partition("?")[0]
         self.requests.append(f"{self.command} {path}")
-        if path.startswith("/api/models/owner/small/tree/"):
-            entries = [{"type": "file", "path": n, "size": len(b), "oid": "0" * 40} for n, b in FILES.items()]
+        name = "/".join(path.removeprefix("/api/models").split("/")[1:3])
+        files, file = REPOSITORIES.get(name, {}), path.rpartition("/")[2]
+        if files and path.startswith(f"/api/models/{name}/tree/"):
+            entries = [{"type": "file", "path": n, "size": len(b), "oid": "0" * 40} for n, b in files.items()]
             self._send(json.dumps(entries).encode(), "application/json", with_body)
-        elif path.startswith("/api/models/owner/small"):
-            siblings = [{"rfilename": name} for name in FILES]
-            body = {"id": "owner/small", "sha": COMMIT, "siblings": siblings, "private": False}
+        elif files and path.startswith("/api/models/"):
+            siblings = [{"rfilename": name} for name in files]
+            body = {"id": name, "sha": COMMIT, "siblings": siblings, "private": False}
             self._send(json.dumps(body).encode(), "application/json", with_body)
-        elif path.startswith("/owner/small/resolve/") and path.rpartition("/")[2] in FILES:
-            self._send(FILES[path.rpartition("/")[2]], "application/octet-stream", with_body)
+        elif path.startswith(f"/{name}/resolve/") and file in files:
+            self._send(files[file], "application/octet-stream", with_body)
         else:
             self.send_response(401)
             self.send_header("X-Error-Code", "RepoNotFound")
@@ -66,7 +73,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.file_download.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    for module in ("file_download", "_snapshot_download"):
+        monkeypatch.setattr(f"huggingface_hub.{module}.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("HOME", str(tmp_path))
     handler = type("OneHub", (Hub,), {"requests": []})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -136,3 +144,20 @@ def test_the_file_that_is_meant(names: list[str], wanted: str | None, chosen: st
 def test_what_is_not_clear_is_listed(names: list[str], wanted: str | None, said: str) -> None:
     with pytest.raises(ModelFileError, match=said):
         choose(names, wanted, "o/r")
+
+
+def test_a_checkpoint_comes_without_code_and_pickles(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = hub_checkpoint("owner/checkpoint")
+    assert folder is not None
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"}
+    assert (folder / "model.safetensors").read_bytes() == b"weights"
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # without a network, what is there
+    assert hub_checkpoint("owner/checkpoint") == folder
+    with pytest.raises(ModelFileError, match="can't be reached"):
+        hub_checkpoint("owner/other")
+
+
+def test_a_repository_of_ggufs_is_no_checkpoint(hub: type[Hub]) -> None:
+    assert hub_checkpoint("owner/small") is None
+    assert hub_checkpoint("owner/checkpoint:file") is None
