@@ -16,6 +16,7 @@ from edgespec.runtimes.tree import TokenTree
 LENGTH = 640
 """Tokens of the passage that are scored."""
 _CHUNK = 32
+_LEAST = 64
 
 
 class Agreement(NamedTuple):
@@ -115,4 +116,5 @@ def leading_bos(vocabulary: Vocabulary) -> int | None:
 def context_of(path: Path) -> int:
     """How many tokens of the passage a model can take."""
     trained = checked_header(path).hyperparameter("context_length")
-    return min(LENGTH, trained) if isinstance(trained, int) and trained > 0 else LENGTH
+    # a check on a few positions would be none, whatever the file claims
+    return min(LENGTH, max(trained, _LEAST)) if isinstance(trained, int) and trained > 0 else LENGTH

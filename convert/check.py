@@ -36,7 +36,8 @@ class Reference(NamedTuple):
     """What the source says.
 
     Attributes:
-        ids: token ids of each text, of which the last one is scored.
+        texts: what was tokenized, of which the last one is scored.
+        ids: token ids of each text.
         bos: the token that the source puts before every text; None: none.
         tokens: what was scored.
         logits: a file of float32 logits (tokens, vocabulary).
@@ -44,6 +45,7 @@ class Reference(NamedTuple):
         rounded: whether it was computed in 16 bits.
     """
 
+    texts: list[str]
     ids: list[list[int]]
     bos: int | None
     tokens: list[int]
@@ -66,14 +68,15 @@ def gguf_reference(path: Path, folder: Path) -> Reference:
     tokens = _passage(ids[-1], bos, context_of(path))
 
     def score(out: Path) -> None:
-        table = None
-        for i, row in enumerate(scored(path, tokens)):
-            if table is None:
-                table = np.lib.format.open_memmap(out, "w+", np.float32, (len(tokens), len(row)))
-            table[i] = row
+        with out.open("wb") as file:  # not mapped: a full disk would end the process
+            for i, row in enumerate(scored(path, tokens)):
+                if i == 0:
+                    header = {"descr": "<f4", "fortran_order": False, "shape": (len(tokens), len(row))}
+                    np.lib.format.write_array_header_1_0(file, header)
+                file.write(np.asarray(row, "<f4").tobytes())
 
     logits = finished(folder / "reference.npy", score)
-    return Reference(ids, bos, tokens, logits, "llama.cpp")
+    return Reference(texts(), ids, bos, tokens, logits, "llama.cpp")
 
 
 def checkpoint_reference(
@@ -86,7 +89,7 @@ def checkpoint_reference(
     """
     free = next((device.memory_free for device in list_devices() if device.kind == "cpu"), 0) * _MEMORY_SHARE
     dtype = "float32" if 4 * checkpoint.parameters < free or checkpoint.lossless == "F32" else "bfloat16"
-    length = min(context_of(lossless), checkpoint.context_length or context_of(lossless))
+    length = context_of(lossless)
     too_large = checkpoint.parameters * (4 if dtype == "float32" else 2) >= free
     base = folder / "source"
     notes: list[dict[str, Any]] = []
@@ -102,12 +105,14 @@ def checkpoint_reference(
     if not base.with_suffix(".npy").exists():
         why = "it takes more memory than there is" if too_large else notes[0]["unscored"]
         ours = gguf_reference(lossless, folder)
-        return ours._replace(ids=said["ids"], bos=said["bos"]), (
+        return ours._replace(texts=said["texts"], ids=said["ids"], bos=said["bos"]), (
             f"the quantized weights were checked against the unquantized GGUF, not against transformers: {why}"
         )
     tokens = _passage(said["ids"][-1], said["bos"], length)
     by = f"transformers, {dtype}"
-    return Reference(said["ids"], said["bos"], tokens, base.with_suffix(".npy"), by, dtype != "float32"), None
+    return Reference(
+        said["texts"], said["ids"], said["bos"], tokens, base.with_suffix(".npy"), by, dtype != "float32"
+    ), None
 
 
 def _passage(ids: list[int], bos: int | None, length: int) -> list[int]:
@@ -127,12 +132,12 @@ def check_model(path: Path, quant: str, reference: Reference) -> dict[str, Any]:
         ModelFileError: it isn't the same model: says which figure is out of bounds.
     """
     ensure_tried(checked_header(path))
-    found, vocabulary = encoded(path, texts())
+    found, vocabulary = encoded(path, reference.texts)
     wrong = [i for i, (one, other) in enumerate(zip(found, reference.ids, strict=True)) if one != other]
     if wrong:
         raise ModelFileError(
             f"{path.name}: the tokenizer isn't the source's: {len(wrong)} of {len(found)} texts get other tokens, the "
-            f"first is {texts()[wrong[0]][:60]!r}; its tokenizer can't be converted as it is"
+            f"first is {reference.texts[wrong[0]][:60]!r}; its tokenizer can't be converted as it is"
         )
     bos = leading_bos(vocabulary)
     if bos != reference.bos:
@@ -162,7 +167,9 @@ def _judge(path: Path, quant: str, agreement: Agreement, reference: Reference) -
 def check_template(header: GGUFHeader, template: str | None) -> None:
     """Raises `ModelFileError` unless the source's chat template came along."""
     kept = header.metadata.get("tokenizer.chat_template")
-    if template is not None and (not isinstance(kept, str) or kept.strip() != template.strip()):
+    if template is None or not template.strip():
+        return
+    if not isinstance(kept, str) or kept.split() != template.split():
         raise ModelFileError(
             f"{header.path.name}: the source's chat template got lost on the way; this is a bug, report it"
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgespec.models.checks import shown
 from edgespec.models.errors import ModelFileError
 from edgespec.models.manifest import check_name
 
@@ -24,6 +25,7 @@ _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "vocab.txt")
 _STAGED = ("*.json", "*.model", "*.jinja", "*.txt", "*.tiktoken", "README.md", "additional_chat_templates/*.jinja")
+_MOST_A_BYTE = 8
 _SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 
 
@@ -36,7 +38,7 @@ class Checkpoint:
         shards: the safetensors files.
         lossless: the GGUF type that holds all matrices as they are: F32, F16 or BF16.
         parameters: how many weights there are.
-        context_length: what it was trained for; None where config.json doesn't say.
+        vocabulary: tokens, as config.json says.
     """
 
     folder: Path
@@ -44,7 +46,7 @@ class Checkpoint:
     shards: tuple[Path, ...]
     lossless: str
     parameters: int
-    context_length: int | None
+    vocabulary: int
 
     @property
     def lossless_bytes(self) -> int:
@@ -53,7 +55,8 @@ class Checkpoint:
 
     def files(self) -> list[Path]:
         """All files that the result depends on."""
-        return sorted({*self.shards, *(path for pattern in _STAGED for path in self.folder.glob(pattern))})
+        found = {*self.shards, *(path for pattern in _STAGED for path in self.folder.glob(pattern))}
+        return sorted(path for path in found if path.is_file())
 
 
 def is_checkpoint(folder: Path) -> bool:
@@ -77,18 +80,36 @@ def open_checkpoint(folder: Path) -> Checkpoint:
         )
     types: set[str] = set()
     parameters = 0
+    count = largest = 0
     for shard in shards:
         for dtype, shape in _tensors(shard):
+            count, largest = count + 1, max([largest, *shape])
             parameters += math.prod(shape)
             if len(shape) > 1:  # vectors are float32 in every GGUF
                 types.add(dtype)
+    _check_sizes(folder / "config.json", config, count, largest)
     text = config.get("text_config")
-    length = config.get(
-        "max_position_embeddings", text.get("max_position_embeddings") if isinstance(text, dict) else None
-    )
+    vocabulary = config.get("vocab_size") or (text.get("vocab_size") if isinstance(text, dict) else None)
     return Checkpoint(
-        folder, architectures[0], shards, _lossless(types), parameters, length if isinstance(length, int) else None
+        folder,
+        architectures[0],
+        shards,
+        _lossless(types),
+        parameters,
+        vocabulary if isinstance(vocabulary, int) else largest,
     )
+
+
+def _check_sizes(path: Path, config: dict[str, Any], tensors: int, largest: int) -> None:
+    """Hold what a converter counts by against the weights that there are: it would not end on 10**9 layers."""
+    text = config.get("text_config")
+    for part in (config, text if isinstance(text, dict) else {}):
+        for key, most in (("num_hidden_layers", tensors), ("vocab_size", largest), ("hidden_size", largest)):
+            value = part.get(key, 0)
+            if not isinstance(value, int) or value > most:
+                raise ModelFileError(
+                    f"{path}: {key} is {shown(value)}, which these weights can't be; download it again"
+                )
 
 
 def _lossless(types: Iterable[str]) -> str:
@@ -158,6 +179,8 @@ def _tensors(path: Path) -> list[tuple[str, list[int]]]:
             raise problem from None
         if not whole or not isinstance(dtype, str) or not start <= end <= size - 8 - length:
             raise problem
+        if math.prod(shape) > (end - start) * _MOST_A_BYTE:
+            raise problem
         tensors.append((dtype, shape))
     return tensors
 
@@ -166,7 +189,7 @@ def chat_template(checkpoint: Checkpoint) -> str | None:
     """The checkpoint's chat template, which newer ones keep in a file of its own."""
     path = checkpoint.folder / "chat_template.jinja"
     if path.is_file():
-        return path.read_text("utf-8", "replace")
+        return path.read_text("utf-8", "replace") if path.stat().st_size < _MOST_JSON_BYTES else None
     config = checkpoint.folder / "tokenizer_config.json"
     template = _json(config).get("chat_template") if config.is_file() else None
     if isinstance(template, list):  # several, by name
@@ -188,7 +211,7 @@ def stage(checkpoint: Checkpoint, folder: Path) -> None:
         target.parent.mkdir(exist_ok=True)
         if source.name in ("config.json", "tokenizer_config.json"):
             content = {key: value for key, value in _json(source).items() if key != "auto_map"}
-            target.write_text(json.dumps(content, ensure_ascii=False), "utf-8")
+            target.write_text(json.dumps(content), "utf-8")
         else:
             _link(source.resolve(), target)
 
@@ -205,6 +228,8 @@ def _link(source: Path, target: Path) -> None:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
+        if not path.is_file() and path.exists():  # a named pipe would wait for ever, a device never end
+            raise ModelFileError(f"{path}: isn't a regular file; download it again")
         if path.stat().st_size > _MOST_JSON_BYTES:
             raise ModelFileError(f"{path}: larger than {_MOST_JSON_BYTES >> 20} MiB; download it again")
         content = json.loads(path.read_text("utf-8"))

@@ -2,9 +2,9 @@
 
 python -m edgespec.convert.checkpoint_reference STAGED DTYPE LENGTH OUT TEXTS
 
-TEXTS is a JSON file with a list of texts, of which the last one is scored. OUT.json gets their token ids and the BOS
-that the tokenizer puts before a text (null: none), OUT.npy the logits after each of the first LENGTH tokens of the last
-one, float32 (LENGTH, vocabulary).
+TEXTS is a JSON file with a list of texts, of which the last one is scored. OUT.json gets these and more texts, their
+token ids, and the BOS that the tokenizer puts before a text (null: none), OUT.npy the logits after each of the first
+LENGTH tokens of the last one, float32 (LENGTH, vocabulary).
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from edgespec.models.child import Report, work_as_child
 from edgespec.models.errors import ModelFileError, reason
+
+_MOST_SPECIAL = 32
 
 
 def _reference(report: Report) -> None:
@@ -29,10 +32,13 @@ def _reference(report: Report) -> None:
         tokenizer = AutoTokenizer.from_pretrained(staged, local_files_only=True, trust_remote_code=False)
     except Exception as error:
         raise ModelFileError(f"its tokenizer can't be loaded: {reason(error, 300)}") from error
+    texts = [*_around_special_tokens(tokenizer), *texts]
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     begun = tokenizer("a")["input_ids"]
     adds_bos = bool(begun) and tokenizer.bos_token_id is not None and begun[0] == tokenizer.bos_token_id
-    Path(f"{out}.json").write_text(json.dumps({"ids": ids, "bos": begun[0] if adds_bos else None}), "utf-8")
+    Path(f"{out}.json").write_text(
+        json.dumps({"texts": texts, "ids": ids, "bos": begun[0] if adds_bos else None}), "utf-8"
+    )
     try:
         model = AutoModelForCausalLM.from_pretrained(
             staged,
@@ -49,6 +55,13 @@ def _reference(report: Report) -> None:
         report(unscored=f"transformers can't run it ({reason(error)})")
         return
     np.save(f"{out}.npy", logits)
+
+
+def _around_special_tokens(tokenizer: Any) -> list[str]:
+    """Texts with the tokens that the chat template writes, since some swallow the blanks beside them."""
+    template = tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else ""
+    used = [token for token in tokenizer.get_added_vocab() if token and token in template]
+    return [f"Hello.  \n {token} next {token}\n\n{token}end" for token in sorted(used)[:_MOST_SPECIAL]]
 
 
 if __name__ == "__main__":

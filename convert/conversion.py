@@ -22,6 +22,7 @@ from edgespec.models.vocabularies import HeaderVocabulary, differing_tokens
 from edgespec.runtimes.llama_library import version as llama_version
 
 from . import converter
+from .agreement import LENGTH
 from .check import Reference, check_model, check_template, checkpoint_reference, gguf_reference
 from .checkpoint import chat_template, stage
 from .imatrix import compute_imatrix
@@ -31,6 +32,9 @@ from .source import Source
 from .work import finished, work_folder
 
 _RESERVE = 64 << 20
+_DEFAULT = "Q4_K_M"
+"""For checkpoints: four bits are what most people run."""
+_FULL = 4 << 20
 _PARTS = ("target", "draft")
 
 
@@ -87,31 +91,51 @@ def convert(order: Order, by: str, reporter: Reporter) -> list[Converted]:
     fingerprint = _fingerprint(order)
     packs = _planned(order)
     done = {path: made for path, _ in packs if (made := _made(path, fingerprint)) is not None}
+    if (order.out.absolute().parent / MANIFEST_NAME).is_file():
+        raise ModelFileError(f"{order.out}: lies inside another pack; name another place with -o")
+    wanted = [(path, quant) for path, quant in packs if path not in done]
     with work_folder(order.out, fingerprint) as work:
-        open_packs = [(path, quant) for path, quant in packs if path not in done]
-        if open_packs:
-            _require_space(order, [quant for _, quant in open_packs], work)
-            models = [_ModelConversion(order.target, order, work / "target", reporter)]
-            if order.draft is not None:
-                models.append(_ModelConversion(order.draft, order, work / "draft", reporter))
-                _require_same_vocabulary(models)
-        for path, quant in open_packs:
-            results = [model.result(quant, is_draft=i > 0) for i, model in enumerate(models)]
-            made = {
-                "by": by,
-                "from": order.target.name,
-                "quant": quant or main_type(checked_header(results[0].path)),
-                "llama_cpp": llama_version(),
-                "fingerprint": fingerprint,
-                "checked": {
-                    name: r.figures for name, r in zip(("target", "draft"), results, strict=False) if r.figures
-                },
-                "notes": [note for result in results for note in result.notes],
-            }
-            draft = _renamed(results[1].path, results[0].path) if len(results) > 1 else None
-            write_pack(path, results[0].path, draft, made=made, scratch=work)
-            done[path] = made
-    return [Converted(path, quant, done[path], (path, quant) not in open_packs) for path, quant in packs]
+        if wanted:
+            _require_space(order, [quant for _, quant in wanted], work)
+            with _full_disk_named(order.out, work):
+                done |= _make(order, wanted, work, {"by": by, "fingerprint": fingerprint}, reporter)
+    return [Converted(path, quant, done[path], (path, quant) not in wanted) for path, quant in packs]
+
+
+def _make(
+    order: Order, wanted: list[tuple[Path, str | None]], work: Path, common: dict[str, Any], reporter: Reporter
+) -> dict[Path, dict[str, Any]]:
+    """Make packs; of each, how it was made."""
+    models = [_ModelConversion(order.target, order, work / "target", reporter)]
+    if order.draft is not None:
+        models.append(_ModelConversion(order.draft, order, work / "draft", reporter))
+        _require_same_vocabulary(models)
+    done = {}
+    for path, quant in wanted:
+        results = [model.result(quant, is_draft=i > 0) for i, model in enumerate(models)]
+        made = done[path] = common | {
+            "from": order.target.name,
+            "quant": quant or main_type(checked_header(results[0].path)),
+            "llama_cpp": llama_version(),
+            "checked": {part: r.figures for part, r in zip(_PARTS, results, strict=False) if r.figures},
+            "notes": [note for result in results for note in result.notes],
+        }
+        draft = _renamed(results[1].path, results[0].path) if len(results) > 1 else None
+        write_pack(path, results[0].path, draft, made=made, scratch=work)
+    return done
+
+
+@contextlib.contextmanager
+def _full_disk_named(out: Path, work: Path) -> Iterator[None]:
+    """A disk that fills up in spite of the check fails in as many ways as there are libraries."""
+    try:
+        yield
+    except (ModelFileError, OSError):
+        if shutil.disk_usage(work).free < _FULL:
+            raise ModelFileError(
+                f"{out}: the disk is full; free some space or name a place on another disk with -o"
+            ) from None
+        raise
 
 
 def _fingerprint(order: Order) -> str:
@@ -121,7 +145,7 @@ def _fingerprint(order: Order) -> str:
 
 
 def _planned(order: Order) -> list[tuple[Path, str | None]]:
-    quants: Sequence[str | None] = order.quants or ([None] if order.target.gguf else ["Q4_K_M"])
+    quants: Sequence[str | None] = order.quants or ([None] if order.target.gguf else [_DEFAULT])
     if len(quants) == 1:
         return [(order.out, quants[0])]
     return [(order.out.with_name(f"{order.out.name}-{str(quant).lower()}"), quant) for quant in quants]
@@ -147,11 +171,14 @@ def _require_space(order: Order, quants: list[str | None], work: Path) -> None:
     needed = _RESERVE
     for source in filter(None, (order.target, order.draft)):
         if source.checkpoint is not None:
-            parameters = source.checkpoint.parameters
+            parameters, vocabulary = source.checkpoint.parameters, source.checkpoint.vocabulary
             needed += source.checkpoint.lossless_bytes
         else:
             assert source.gguf is not None
-            parameters = sum(t.nbytes // t.type.size * t.type.block for t in checked_header(source.gguf).tensors)
+            header = checked_header(source.gguf)
+            parameters = sum(t.nbytes // t.type.size * t.type.block for t in header.tensors)
+            vocabulary = len(header.metadata["tokenizer.ggml.tokens"])
+        needed += 4 * LENGTH * vocabulary  # the reference's logits
         needed += sum(int(parameters * QUANT_TYPES[quant][1] / 8) for quant in quants if quant is not None)
     there = sum(path.stat().st_size for path in work.rglob("*") if path.is_file() and not path.is_symlink())
     free = shutil.disk_usage(work).free + there
@@ -173,7 +200,7 @@ def _renamed(path: Path, other: Path) -> Path:
         return path
     link = path.with_name(f"draft-{path.name}")
     if not link.exists():
-        link.symlink_to(path)
+        link.symlink_to(path.absolute())
     return link
 
 
@@ -238,6 +265,8 @@ class _ModelConversion:
         lossless, checkpoint = self.lossless(), self._source.checkpoint
         if is_draft and checkpoint is None and is_low_bit(checked_header(lossless)):
             quant = None
+        if quant is None and checkpoint is not None:
+            quant = _DEFAULT
         if quant is None or (checkpoint is not None and quant == checkpoint.lossless):
             path = self._named(lossless, quant or main_type(checked_header(lossless)))
         else:

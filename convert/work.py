@@ -9,7 +9,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from edgespec.models.errors import EdgespecError, ModelFileError
+from edgespec.models.errors import ModelFileError
+
+_STATE = "edgespec-state.json"
+_OURS = ("lock", _STATE)
 
 
 @contextlib.contextmanager
@@ -26,26 +29,38 @@ def work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
     """
     from filelock import FileLock, Timeout
 
-    folder = out.parent / f".{out.name}.work"
+    folder = out.absolute().parent / f".{out.name}.work"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _require_ours(folder)
         lock = FileLock(folder / "lock", timeout=0)
-        with lock:
-            _begin(folder, fingerprint)
-            try:
-                yield folder
-            except (EdgespecError, OSError):
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
-            shutil.rmtree(folder, ignore_errors=True)
+        lock.acquire()
     except Timeout:
         raise ModelFileError(
             f"{out}: another process is converting to it; wait for it or choose another name"
         ) from None
+    except OSError as error:
+        raise ModelFileError(f"{out}: can't be made: {error.strerror or error}; name another place with -o") from None
+    try:
+        _begin(folder, fingerprint)
+        yield folder
+    except Exception:  # but not an interrupt
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        lock.release()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_ours(folder: Path) -> None:
+    """Raises `ModelFileError` unless it is new, or of an earlier conversion: what is in it will be deleted."""
+    strange = [path.name for path in folder.iterdir() if path.name not in _OURS]
+    if folder.is_symlink() or (strange and not (folder / _STATE).is_file()):
+        raise ModelFileError(f"{folder}: is in the way, and isn't a conversion's work folder; remove or rename it")
 
 
 def _begin(folder: Path, fingerprint: str) -> None:
-    state = folder / "state.json"
+    state = folder / _STATE
     try:
         known = json.loads(state.read_text("utf-8"))
     except (OSError, ValueError):

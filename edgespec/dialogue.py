@@ -196,4 +196,5 @@ def _read(path: Path) -> list[dict[str, str]]:
         fine = isinstance(message, dict) and set(message) == {"role", "content"} and message["role"] in _ROLES
         if not fine or not isinstance(message["content"], str) or (message["role"] == "system" and i > 0):
             raise UsageError(f"{path}: message {i + 1} is {shown(message)}; role and content are needed")
+        check_text(f"{path}: message {i + 1}", message["content"])
     return messages

@@ -30,18 +30,28 @@ def cache_folder() -> Path:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write `path` whole or not at all: into a file beside it, renamed when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        raise _of(path, error) from None
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
         os.chmod(name, 0o644)
         os.replace(name, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(name)
+        if isinstance(error, OSError) and error.filename in (None, name):
+            raise _of(path, error) from None
         raise
+
+
+def _of(path: Path, error: OSError) -> OSError:
+    """The error, of the file that is meant instead of the one beside it."""
+    return type(error)(error.errno, error.strerror or str(error), str(path))
 
 
 def _remove_leftovers(path: Path) -> None:

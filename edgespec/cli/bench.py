@@ -62,6 +62,7 @@ def command(model: str | None, draft: str | None, strategies: tuple[str, ...] | 
     from edgespec.bench.run import Plan, Results, run_bench
     from edgespec.draft_finder import draft_advice
     from edgespec.models.shelves import shelved_models
+    from edgespec.runtimes.base import RuntimeOptions
 
     if plot is not None:
         plot = user_path("--plot", plot)
@@ -69,11 +70,14 @@ def command(model: str | None, draft: str | None, strategies: tuple[str, ...] | 
             raise UsageError(f"--plot {plot}: the ending must be .png or .svg")
         if not plot.absolute().parent.is_dir():
             raise UsageError(f"--plot {plot}: there is no such folder")
+        if plot.is_dir():
+            raise UsageError(f"--plot {plot}: is a folder")
+    load = {"ctx": ctx, "threads": threads}
+    RuntimeOptions(ctx=ctx, threads=threads)  # what can't be is said at once
     target, helper = _paths(model, draft)
     chosen = strategies or ("lookup", *(["draft"] if helper else []), "auto")
     if "draft" in chosen and helper is None:
         raise UsageError(f"--strategies draft needs a draft model: {draft_advice(target, shelved_models())}")
-    load = {"ctx": ctx, "threads": threads}
     draft_path = str(helper) if helper else None
     plan = Plan(str(target), draft_path, chosen, runtimes, categories, load, limit, max_tokens, rounds)
     results, interrupted = Results(), False

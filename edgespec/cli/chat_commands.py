@@ -15,10 +15,11 @@ from edgespec.models.errors import UsageError
 from edgespec.strategies import STRATEGIES
 
 from .chat_screen import stats_table
-from .streams import emit, notice
+from .streams import emit, notice, one_line
 
 _TRUTH = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 _WHOLE = ("max_tokens", "top_k", "seed")
+_MOST_DIGITS = 18
 _NUMBERS = (
     "temperature", "top_p", "min_p", "typical_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
     "deadline_s",
@@ -67,7 +68,7 @@ def _clear(chat: Chat, _argument: str) -> None:
 def _system(chat: Chat, argument: str) -> None:
     if argument:
         chat.dialogue.system = "" if argument == "none" else argument
-    notice(f"system: {chat.dialogue.system or 'none'}")
+    notice(f"system: {one_line(chat.dialogue.system) or 'none'}")
 
 
 def _set(chat: Chat, argument: str) -> None:
@@ -94,7 +95,9 @@ def _change(chat: Chat, name: str, text: str) -> None:
 
 def _number(name: str, text: str) -> float | int:
     try:
-        return int(text[:20]) if name in _WHOLE else float(text)
+        if name in _WHOLE and len(text) > _MOST_DIGITS:
+            raise ValueError
+        return int(text) if name in _WHOLE else float(text)
     except ValueError:
         raise UsageError(f"/set {name} {text}: a number is needed, or default") from None
 
@@ -112,7 +115,7 @@ def _show(chat: Chat, _argument: str) -> None:
     notice(f"model     {getattr(model.runtime, 'path', model.runtime.name)}")
     notice(f"strategy  {model.strategy}")
     notice(f"context   {tokens} of {model.runtime.context_length} tokens, {said} questions")
-    notice(f"system    {dialogue.system or 'none'}")
+    notice(f"system    {one_line(dialogue.system) or 'none'}")
 
 
 def _save(chat: Chat, argument: str) -> None:
@@ -139,7 +142,7 @@ def _retry(chat: Chat, _argument: str) -> None:
 
 def _undo(chat: Chat, _argument: str) -> None:
     question = chat.dialogue.undo()
-    notice(f"taken back: {question[:60]}{'…' if len(question) > 60 else ''}")
+    notice(f"taken back: {one_line(question[:60])}{'…' if len(question) > 60 else ''}")
 
 
 def _strategy(chat: Chat, argument: str) -> None:

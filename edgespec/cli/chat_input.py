@@ -123,6 +123,7 @@ def _history() -> Any:
 
 def _keys() -> Any:
     from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
 
@@ -133,6 +134,10 @@ def _keys() -> Any:
             buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()
+
+    @keys.add(Keys.Vt100MouseEvent, eager=True)
+    def _ignore(_event: Any) -> None:
+        """Also what only looks like one, such as a colour code, on which prompt_toolkit would stumble."""
 
     @keys.add("escape", "enter")
     def _new_line(event: Any) -> None:

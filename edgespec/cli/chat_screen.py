@@ -11,7 +11,7 @@ import click
 from edgespec.dialogue import Dialogue
 from edgespec.events import Event, Stats
 
-from .streams import emit, notice
+from .streams import emit, harmless, notice
 
 _TAIL = 4
 """Lines of the terminal that a block which is still growing leaves free."""
@@ -20,7 +20,8 @@ _TAIL = 4
 def show_plain(events: Iterable[Event], show_drafts: bool) -> None:
     """Print events as they come; tokens that a draft proposed are shaded where that is wanted."""
     for event in events:
-        emit(click.style(event.text, dim=True, underline=True) if show_drafts and event.drafted else event.text, False)
+        text = harmless(event.text)
+        emit(click.style(text, dim=True, underline=True) if show_drafts and event.drafted else text, False)
     emit("")
 
 
@@ -36,7 +37,7 @@ def show_markdown(events: Iterable[Event]) -> None:
     with Live(console=console, transient=True, refresh_per_second=12, vertical_overflow="crop") as live:
         try:
             for event in events:
-                text += event.text
+                text += harmless(event.text)
                 whole, text = split_blocks(text)
                 if whole:
                     console.print(Markdown(whole))

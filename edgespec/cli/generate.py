@@ -14,7 +14,7 @@ from edgespec.models.checks import check_text, user_path
 from edgespec.models.errors import UsageError
 
 from .options import loaded, model_options, sampling_options
-from .streams import MOST_BYTES, decoded, emit
+from .streams import MOST_BYTES, decoded, emit, harmless
 
 
 @click.command("generate")
@@ -44,7 +44,7 @@ def command(model: str | None, prompt: str | None, file: Path | None, as_json: b
             emit(json.dumps(ready.complete(text, **options).to_json(), ensure_ascii=False))
             return
         for event in ready.generate(text, **options):
-            emit(event.text, newline=False)
+            emit(harmless(event.text), newline=False)
         emit("")
 
 

@@ -7,6 +7,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from .streams import one_line
+
 
 class ConsoleReporter:
     """Implements `Reporter`."""
@@ -14,7 +16,7 @@ class ConsoleReporter:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(20),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
@@ -37,6 +39,7 @@ class ConsoleReporter:
 
     def step(self, title: str, total: int) -> None:
         self._finish()
+        title = one_line(title)  # with names from files that anybody may have made
         if self._bars.disable:
             self._console.print(title, markup=False, highlight=False, soft_wrap=True)
         self._task = self._bars.add_task(title, total=total or None, what="")
@@ -46,7 +49,7 @@ class ConsoleReporter:
             self._bars.update(self._task, completed=done, what=what)
 
     def note(self, text: str) -> None:
-        self._console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(f"note: {one_line(text)}", markup=False, highlight=False, soft_wrap=True)
 
     def _finish(self) -> None:
         if self._task is not None:

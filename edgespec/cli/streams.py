@@ -31,6 +31,16 @@ def emit(text: str, newline: bool = True) -> None:
         raise RuntimeFailure(f"standard output: can't be written: {error.strerror or error}") from None
 
 
+_CONTROLS = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"} | {
+    code: "\ufffd" for code in range(0x7F, 0xA0)
+}
+
+
+def harmless(text: str) -> str:
+    """What a model says, for standard output: a terminal gets pictures of control characters instead of them."""
+    return text.translate(_CONTROLS) if sys.stdout.isatty() else text
+
+
 def decoded(name: str, data: bytes) -> str:
     """Text that was read from a file or stream.
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def test_what_a_checkpoint_says(folder: Path) -> None:
     assert is_checkpoint(folder)
     assert not is_checkpoint(folder.parent)
     assert (checkpoint.architecture, checkpoint.lossless) == ("LlamaForCausalLM", "BF16")
-    assert (checkpoint.parameters, checkpoint.lossless_bytes, checkpoint.context_length) == (40, 80, 64)
+    assert (checkpoint.parameters, checkpoint.lossless_bytes, checkpoint.vocabulary) == (40, 80, 8)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +163,35 @@ def test_the_chat_template_is_found_wherever_it_is(folder: Path) -> None:
     assert chat_template(open_checkpoint(folder)) == "usual"
     (folder / "chat_template.jinja").write_text("in a file")
     assert chat_template(open_checkpoint(folder)) == "in a file"
+
+
+@pytest.mark.parametrize("shape", [[10**200, 10**200], [10**9], [4, 8, 1000]])
+def test_shapes_are_held_against_their_bytes(folder: Path, shape: list[int]) -> None:
+    header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 128]}}).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(128))
+    refused(folder, "isn't a whole safetensors file")
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "vocab_size", "hidden_size"])
+@pytest.mark.parametrize("value", [10**9, "8", None, [1]])
+def test_sizes_that_the_weights_cannot_have_are_refused(folder: Path, key: str, value: object) -> None:
+    for config in ({key: value}, {"text_config": {key: value}}):
+        (folder / "config.json").write_text(json.dumps({"architectures": ["X"]} | config))
+        refused(folder, "config.json", key)
+
+
+def test_what_is_no_file_is_left_out_or_named(folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(folder / "tokenizer_config.json")
+    (folder / "special_tokens_map.json").symlink_to("/dev/zero")
+    stage(open_checkpoint(folder), tmp_path / "staged")
+    assert not (tmp_path / "staged" / "tokenizer_config.json").exists()
+    assert not (tmp_path / "staged" / "special_tokens_map.json").exists()
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    refused(folder, "config.json", "regular file")
+
+
+def test_half_a_surrogate_pair_is_passed_on(folder: Path, tmp_path: Path) -> None:
+    (folder / "config.json").write_text('{"architectures": ["X"], "x": "\\ud800"}')
+    stage(open_checkpoint(folder), tmp_path / "staged")
+    assert "ud800" in (tmp_path / "staged/config.json").read_text()

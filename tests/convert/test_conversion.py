@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgespec.convert.check import check_model, gguf_reference
+from edgespec.convert.check import check_model, check_template, gguf_reference
 from edgespec.convert.conversion import Converted, Order, convert
 from edgespec.convert.source import resolve_source
 from edgespec.models.errors import ModelFileError, VocabularyMismatch
@@ -161,6 +162,37 @@ def test_a_full_disk_is_told_before_the_work(tiny: Path, tmp_path: Path, monkeyp
     with pytest.raises(ModelFileError, match="needs about"):
         run(tiny, tmp_path / "pack", "Q8_0")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_relative_places_and_equal_names(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (made,) = run(tiny, Path("pack"), "Q8_0", draft=tiny)
+    assert open_pack(made.path).draft is not None
+    with pytest.raises(ModelFileError, match="inside another pack"):
+        run(tiny, Path("pack/inner"))
+
+
+def test_a_draft_of_a_checkpoint_is_checked_too(checkpoint: Path, packs: list[Converted], tmp_path: Path) -> None:
+    (made,) = run(packs[0].path, tmp_path / "pack", draft=checkpoint)
+    assert set(made.made["checked"]) == {"draft"}
+
+
+def test_tokens_of_the_template_that_swallow_blanks_are_noticed(checkpoint: Path, tmp_path: Path) -> None:
+    source = broken(checkpoint, tmp_path / "strange", {})
+    tokenizer = json.loads((source / "tokenizer.json").read_text())
+    for token in tokenizer["added_tokens"]:
+        token["lstrip"] = token["content"] == "<|im_end|>"
+    (source / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(ModelFileError, match="tokenizer isn't the source's"):
+        run(source, tmp_path / "pack", "F16")
+
+
+@pytest.mark.parametrize(("kept", "template"), [("a\nb", "a\r\nb\r\n"), (None, ""), (None, "  \n"), ("x", None)])
+def test_templates_are_compared_by_what_they_say(tiny: Path, kept: str | None, template: str | None) -> None:
+    header = dataclasses.replace(read_header(tiny), metadata={"tokenizer.chat_template": kept} if kept else {})
+    check_template(header, template)
+    with pytest.raises(ModelFileError, match="got lost"):
+        check_template(header, "another")
 
 
 def broken(checkpoint: Path, folder: Path, config: dict[str, object]) -> Path:

@@ -39,7 +39,7 @@ def test_another_conversion_starts_clean(tmp_path: Path) -> None:
         (work / "link").symlink_to(tmp_path)
         raise KeyboardInterrupt
     with work_folder(tmp_path / "pack", "b") as work:
-        assert sorted(path.name for path in work.iterdir()) == ["lock", "state.json"]
+        assert sorted(path.name for path in work.iterdir()) == ["edgespec-state.json", "lock"]
 
 
 @pytest.mark.parametrize("error", [ModelFileError("no"), OSError(28, "No space left on device")])
@@ -56,3 +56,22 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ModelFileError, match="another process"), work_folder(tmp_path / "pack", "a"):
             pass
         assert (work / "x").exists()
+
+
+def test_what_is_not_ours_is_never_deleted(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "precious").write_text("x")
+    (tmp_path / "a").rename(tmp_path / ".pack.work")
+    (tmp_path / ".other.work").symlink_to(tmp_path / "b")
+    for name in ("pack", "other"):
+        with pytest.raises(ModelFileError, match="is in the way"), work_folder(tmp_path / name, "a"):
+            pass
+    assert (tmp_path / ".pack.work/precious").exists()
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["precious"]
+
+
+def test_any_error_cleans_up_but_an_interrupt(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), work_folder(tmp_path / "pack", "a"):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []

@@ -270,3 +270,22 @@ def test_emoji_that_are_split_over_tokens_arrive_whole(start: Start, smollm: Pat
     assert terminal.text.count("🎉") == 2  # asked and answered
     assert terminal.text.count("🧪") == 2
     assert "\ufffd" not in terminal.text
+
+
+def test_escape_sequences_do_no_harm(start: Start, tmp_path: Path) -> None:
+    terminal = start("-n", 3)
+    terminal.until_prompt()
+    terminal.send("\x1b[31m")  # typed, not pasted
+    talk = [{"role": "system", "content": "A\x1b]0;owned\x07\x1b[2J"}, {"role": "user", "content": "q\x1b[31mRED"}]
+    (tmp_path / "talk.json").write_text(json.dumps({"format": 1, "messages": talk}))
+    terminal.send("\r")
+    for command in (f"/load {tmp_path / 'talk.json'}", "/system", "/undo"):
+        terminal.enter(command)
+    terminal.until("taken back")
+    assert "event loop" not in terminal.text
+    assert b"\x1b]0;owned" not in terminal.raw
+    assert b"\x1b[31mRED" not in terminal.raw
+
+
+def test_numbers_are_never_cut(run: Run, tiny: Path) -> None:
+    one_line_error(run("chat", tiny, stdin=b"/set seed 99999999999999999999999\n"), 2, "seed")

@@ -111,6 +111,7 @@ def test_what_is_saved_is_loaded(dialogue: Dialogue, tmp_path: Path) -> None:
             {"role": "user", "content": "x", "extra": 1},
         )),
         b'{"format": 1, "messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]}',
+        b'{"format": 1, "messages": [{"role": "user", "content": "\\ud800"}]}',
     ],
 )  # fmt: skip
 def test_other_files_are_refused_and_change_nothing(dialogue: Dialogue, tmp_path: Path, content: bytes) -> None:

@@ -180,3 +180,14 @@ def test_a_named_pipe_in_a_facts_place_is_forgotten(own: Path) -> None:
     (own / "kind").mkdir(parents=True)
     os.mkfifo(own / "kind" / "key.json")
     assert recall("kind", "key") is None
+
+
+def test_an_error_names_the_file_that_was_meant(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError) as caught, replacing(tmp_path / "folder") as file:
+        file.write(b"x")
+    assert caught.value.filename == str(tmp_path / "folder")
+    with pytest.raises(OSError, match="no-such") as caught_too, replacing(Path("/proc/no-such")):
+        pass
+    assert caught_too.value.filename == "/proc/no-such"
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

@@ -128,6 +128,7 @@ def test_a_bench_from_end_to_end(run: Run, tiny: Path, tiny_draft: Path, tmp_pat
         (["--categories", "poetry"], ["poetry", "chat"]), (["--strategies", "best"], ["best", "lookup"]),
         (["--plot", "x.jpg"], ["--plot", ".png"]), (["--plot", "/nowhere/x.png"], ["--plot", "folder"]),
         (["--strategies", "draft"], ["--draft"]), (["--limit", "0"], ["--limit"]),
+        (["--ctx", "999999999999"], ["ctx"]), (["--threads", "999999"], ["threads"]),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_named(run: Run, tiny: Path, arguments: list[str], words: list[str]) -> None:
