@@ -18,7 +18,7 @@ _WIDTH = 110
 def reference() -> str:
     """The page: for each command what `--help` says."""
     parts = ["# Commands\n\nWhat `edgespec COMMAND --help` says. Written by `python -m scripts.write_commands`.\n"]
-    top = click.Context(cli, info_name="edgespec")
+    top = click.Context(cli, info_name="edgespec", **cli.context_settings)
     for name in sorted(COMMANDS):
         command = cli.get_command(top, name)
         assert command is not None
