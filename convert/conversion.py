@@ -176,7 +176,7 @@ def _require_space(order: Order, quants: list[str | None], work: Path) -> None:
         else:
             assert source.gguf is not None
             header = checked_header(source.gguf)
-            parameters = sum(t.nbytes // t.type.size * t.type.block for t in header.tensors)
+            parameters = sum(tensor.weights for tensor in header.tensors)
             vocabulary = len(header.metadata["tokenizer.ggml.tokens"])
         needed += 4 * LENGTH * vocabulary  # the reference's logits
         needed += sum(int(parameters * QUANT_TYPES[quant][1] / 8) for quant in quants if quant is not None)

@@ -9,6 +9,7 @@ import ctypes
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,10 @@ def quantize(
 
 def main_type(header: GGUFHeader) -> str:
     """The type that holds most of a model's weights."""
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for tensor in header.tensors:
-        counts[tensor.type.name] = (
-            counts.get(tensor.type.name, 0) + tensor.nbytes * tensor.type.block // tensor.type.size
-        )
-    return max(counts, key=lambda name: counts[name])
+        counts[tensor.type.name] += tensor.weights
+    return counts.most_common(1)[0][0]
 
 
 def is_low_bit(header: GGUFHeader) -> bool:

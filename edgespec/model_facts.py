@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def file_facts(path: Path) -> dict[str, Any]:
         "bytes": header.file_size,
         "name": name if isinstance(name, str) else None,
         "architecture": header.architecture,
-        "parameters": sum(math.prod(tensor.shape) for tensor in header.tensors),
+        "parameters": sum(tensor.weights for tensor in header.tensors),
         "types": _shares(header),
         "context_length": _number(header, "context_length"),
         "layers": _number(header, "block_count"),

@@ -8,6 +8,7 @@ crash or in exhausted memory. Weights are never read.
 from __future__ import annotations
 
 import hashlib
+import math
 import mmap
 import stat
 import struct
@@ -66,8 +67,13 @@ class TensorInfo:
     """Bytes from the start of the data section."""
 
     @property
+    def weights(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+    @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=object)) // self.type.block * self.type.size
+        return self.weights // self.type.block * self.type.size
 
 
 class StringArray(Sequence[str]):

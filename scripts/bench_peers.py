@@ -33,8 +33,7 @@ def _ours(strategy: str) -> Callable[[dict[str, Any]], list[Answer]]:
     def run(job: dict[str, Any]) -> list[Answer]:
         from edgespec.loading import load
 
-        draft = job["draft"] if strategy in ("draft", "auto") else None
-        with load(job["model"], draft=draft, strategy=strategy, ctx=CONTEXT) as model:
+        with load(job["model"], draft=job["draft"], strategy=strategy, ctx=CONTEXT) as model:
             found = []
             for prompt in job["prompts"]:
                 stats = model.complete(prompt, max_tokens=job["tokens"]).stats

@@ -103,7 +103,7 @@ def _answers(plan: Plan, runtime: str, strategy: str, category: str) -> list[Sta
     found: list[Stats] = []
     job = {
         "model": plan.model,
-        "draft": plan.draft if strategy not in ("plain", "lookup") else None,
+        "draft": plan.draft,
         "load": plan.load | {"strategy": strategy, "runtime": runtime},
         "category": category,
         "limit": plan.limit,

@@ -41,8 +41,9 @@ def start(tmp_path: Path, tiny: Path) -> Iterator[Start]:
 
 def saved(terminal: Terminal, path: Path) -> list[dict[str, str]]:
     """The conversation, through /save."""
+    told = terminal.text.count("saved to")
     terminal.enter(f"/save {path}")
-    terminal.until("saved to")
+    terminal.until("saved to", told + 1)
     messages = json.loads(path.read_text())["messages"]
     path.unlink()
     assert isinstance(messages, list)
