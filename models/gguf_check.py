@@ -15,7 +15,8 @@ TOKENIZER_KINDS = ("gpt2", "llama", "bert", "t5", "rwkv", "plamo2", "hybriddna")
 _COUNTS = ("block_count", "embedding_length", "attention.head_count", "context_length")
 
 
-_checked: weakref.WeakValueDictionary[tuple[Path, int, int, int], GGUFHeader] = weakref.WeakValueDictionary()
+_checked: dict[tuple[Path, int, int, int], weakref.ref[GGUFHeader]] = {}
+"""No WeakValueDictionary: its callback is Python code, in which an interrupt of a long release would be lost."""
 
 
 def checked_header(path: Path) -> GGUFHeader:
@@ -29,13 +30,17 @@ def checked_header(path: Path) -> GGUFHeader:
     except OSError:
         return read_header(path)  # which says what is wrong
     state = (path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
-    header = _checked.get(state)
+    held = _checked.get(state)
+    header = held() if held else None
     if header is None:
         header = read_header(path)
         check_header(header)
         # llama.cpp reads the merges itself: megabytes that nobody here looks at again
         rest = {key: value for key, value in header.metadata.items() if key != "tokenizer.ggml.merges"}
-        _checked[state] = header = dataclasses.replace(header, metadata=rest)
+        header = dataclasses.replace(header, metadata=rest)
+        for gone in [state for state, held in list(_checked.items()) if held() is None]:
+            _checked.pop(gone, None)
+        _checked[state] = weakref.ref(header)
     return header
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from edgespec.models.errors import RuntimeFailure
+from edgespec.runtimes.signals import deferred_signals
 
 _NEEDED = (
     "llama_memory_seq_rm", "llama_memory_seq_cp", "llama_memory_seq_pos_max", "llama_get_logits",
@@ -65,8 +66,9 @@ def llama() -> ModuleType:
         RuntimeFailure: not installed, or without the calls that token trees need.
     """
     try:
-        library = import_module("llama_cpp.llama_cpp")
-    except Exception as error:  # a broken build fails in many ways: ImportError, OSError, RuntimeError
+        with deferred_signals():  # it turns every exception while its library is loaded into one of its own
+            library = import_module("llama_cpp.llama_cpp")
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:  # the ways in which a broken build fails
         raise RuntimeFailure(
             f"llama-cpp-python can't be loaded ({error}); install it with: pip install llama-cpp-python"
         ) from error
