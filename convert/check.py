@@ -39,6 +39,7 @@ class Reference(NamedTuple):
         texts: what was tokenized, of which the last one is scored.
         ids: token ids of each text.
         bos: the token that the source puts before every text; None: none.
+        eos: the token that ends its texts; None: it doesn't say.
         tokens: what was scored.
         logits: a file of float32 logits (tokens, vocabulary).
         by: what computed it, for people.
@@ -48,6 +49,7 @@ class Reference(NamedTuple):
     texts: list[str]
     ids: list[list[int]]
     bos: int | None
+    eos: int | None
     tokens: list[int]
     logits: Path
     by: str
@@ -76,7 +78,12 @@ def gguf_reference(path: Path, folder: Path) -> Reference:
                 file.write(np.asarray(row, "<f4").tobytes())
 
     logits = finished(folder / "reference.npy", score)
-    return Reference(texts(), ids, bos, tokens, logits, "llama.cpp")
+    return Reference(texts(), ids, bos, _eos(path), tokens, logits, "llama.cpp")
+
+
+def _eos(path: Path) -> int | None:
+    eos = checked_header(path).metadata.get("tokenizer.ggml.eos_token_id")
+    return None if eos is None else int(eos)
 
 
 def checkpoint_reference(
@@ -92,11 +99,11 @@ def checkpoint_reference(
     length = context_of(lossless)
     too_large = checkpoint.parameters * (4 if dtype == "float32" else 2) >= free
     base = folder / "source"
-    notes: list[dict[str, Any]] = []
 
     def ask(out: Path) -> None:
         (folder / "texts.json").write_text(json.dumps(texts()), "utf-8")
         arguments = [str(staged), dtype, str(0 if too_large else length), str(base), str(folder / "texts.json")]
+        notes: list[dict[str, Any]] = []
         run_child("edgespec.convert.checkpoint_reference", arguments, notes.append)
         out.write_text(json.dumps(notes), "utf-8")
 
@@ -105,14 +112,13 @@ def checkpoint_reference(
     if not base.with_suffix(".npy").exists():
         why = "it takes more memory than there is" if too_large else notes[0]["unscored"]
         ours = gguf_reference(lossless, folder)
-        return ours._replace(texts=said["texts"], ids=said["ids"], bos=said["bos"]), (
+        return ours._replace(texts=said["texts"], ids=said["ids"], bos=said["bos"], eos=said["eos"]), (
             f"the quantized weights were checked against the unquantized GGUF, not against transformers: {why}"
         )
     tokens = _passage(said["ids"][-1], said["bos"], length)
     by = f"transformers, {dtype}"
-    return Reference(
-        said["texts"], said["ids"], said["bos"], tokens, base.with_suffix(".npy"), by, dtype != "float32"
-    ), None
+    logits, rounded = base.with_suffix(".npy"), dtype != "float32"
+    return Reference(said["texts"], said["ids"], said["bos"], said["eos"], tokens, logits, by, rounded), None
 
 
 def _passage(ids: list[int], bos: int | None, length: int) -> list[int]:
@@ -145,6 +151,11 @@ def check_model(path: Path, quant: str, reference: Reference) -> dict[str, Any]:
         raise ModelFileError(
             f"{path.name}: the source's tokenizer puts {theirs} before a text, the converted one {ours}; make "
             "add_bos_token in the source's tokenizer_config.json and bos_token_id in its config.json agree with it"
+        )
+    if reference.eos is not None and _eos(path) != reference.eos:
+        raise ModelFileError(
+            f"{path.name}: the source's tokenizer ends a text with token {reference.eos}, the converted one with "
+            f"{_eos(path)}; make eos_token in the source's tokenizer_config.json and eos_token_id in its config.json agree"
         )
     agreement = compare(reference.rows(), scored(path, reference.tokens))
     _judge(path, quant, agreement, reference)

@@ -17,6 +17,7 @@ from typing import Any
 
 from edgespec.models.checks import shown
 from edgespec.models.errors import ModelFileError
+from edgespec.models.json_file import read_json
 from edgespec.models.manifest import check_name
 
 _MOST_JSON_BYTES = 64 << 20
@@ -228,15 +229,9 @@ def _link(source: Path, target: Path) -> None:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        if not path.is_file() and path.exists():  # a named pipe would wait for ever, a device never end
-            raise ModelFileError(f"{path}: isn't a regular file; download it again")
-        if path.stat().st_size > _MOST_JSON_BYTES:
-            raise ModelFileError(f"{path}: larger than {_MOST_JSON_BYTES >> 20} MiB; download it again")
-        content = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ModelFileError(f"{path}: can't be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
-        raise ModelFileError(f"{path}: isn't valid JSON; download it again") from None
+        content = read_json(path, _MOST_JSON_BYTES, "download it again")
+    except FileNotFoundError:
+        raise ModelFileError(f"{path}: no such file; download the checkpoint again") from None
     if not isinstance(content, dict):
         raise ModelFileError(f"{path}: isn't a JSON object; download it again")
     return content

@@ -3,8 +3,8 @@
 python -m edgespec.convert.checkpoint_reference STAGED DTYPE LENGTH OUT TEXTS
 
 TEXTS is a JSON file with a list of texts, of which the last one is scored. OUT.json gets these and more texts, their
-token ids, and the BOS that the tokenizer puts before a text (null: none), OUT.npy the logits after each of the first
-LENGTH tokens of the last one, float32 (LENGTH, vocabulary).
+token ids, the BOS that the tokenizer puts before a text and the EOS that it knows (null: none), OUT.npy the logits after
+each of the first LENGTH tokens of the last one, float32 (LENGTH, vocabulary).
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ def _reference(report: Report) -> None:
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     begun = tokenizer("a")["input_ids"]
     adds_bos = bool(begun) and tokenizer.bos_token_id is not None and begun[0] == tokenizer.bos_token_id
-    Path(f"{out}.json").write_text(
-        json.dumps({"texts": texts, "ids": ids, "bos": begun[0] if adds_bos else None}), "utf-8"
-    )
+    said = {"texts": texts, "ids": ids, "bos": begun[0] if adds_bos else None, "eos": tokenizer.eos_token_id}
+    Path(f"{out}.json").write_text(json.dumps(said), "utf-8")
     try:
         model = AutoModelForCausalLM.from_pretrained(
             staged,

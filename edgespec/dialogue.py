@@ -12,6 +12,7 @@ from typing import Any
 from edgespec.models.cache import replacing
 from edgespec.models.checks import check_text, shown
 from edgespec.models.errors import ContextFull, UsageError
+from edgespec.models.json_file import read_json
 
 from .events import Event, Stats
 from .model import Model
@@ -178,20 +179,13 @@ class Dialogue:
 
 
 def _read(path: Path) -> list[dict[str, str]]:
-    problem = UsageError(f"{path}: isn't a conversation that /save wrote")
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file")
-    if path.stat().st_size > _MOST_BYTES:
-        raise problem
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: can't be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
-        raise problem from None
+        content = read_json(path, _MOST_BYTES, "name a conversation that /save wrote", UsageError)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
     messages = content.get("messages") if isinstance(content, dict) and content.get("format") == 1 else None
     if not isinstance(messages, list):
-        raise problem
+        raise UsageError(f"{path}: isn't a conversation that /save wrote")
     for i, message in enumerate(messages):
         fine = isinstance(message, dict) and set(message) == {"role", "content"} and message["role"] in _ROLES
         if not fine or not isinstance(message["content"], str) or (message["role"] == "system" and i > 0):

@@ -11,6 +11,7 @@ from typing import Any
 
 from .digests import sha256_of
 from .errors import ModelFileError
+from .json_file import read_json
 
 MANIFEST_NAME = "edgespec.json"
 MAX_MANIFEST_BYTES = 4 << 20
@@ -64,7 +65,10 @@ def open_pack(path: Path) -> Pack:
 
 
 def _read_manifest(path: Path) -> Pack:
-    manifest = _load_json(path)
+    try:
+        manifest = read_json(path, MAX_MANIFEST_BYTES, "make the pack again")
+    except FileNotFoundError:
+        raise ModelFileError(f"{path.parent}: holds no {MANIFEST_NAME}; name a GGUF file or a pack") from None
     validate_manifest(manifest, path)
     target = _checked_file(path, manifest["target"])
     draft = _checked_file(path, manifest["draft"]) if "draft" in manifest else None
@@ -79,24 +83,6 @@ def _read_manifest(path: Path) -> Pack:
         template=manifest.get("template"),
         made=manifest.get("made", {}),
     )
-
-
-def _load_json(path: Path) -> Any:
-    try:
-        if not path.is_file() and path.exists():  # a named pipe would wait for ever, a device never end
-            raise ModelFileError(f"{path}: isn't a regular file; make the pack again")
-        if path.stat().st_size > MAX_MANIFEST_BYTES:
-            raise ModelFileError(f"{path}: larger than {MAX_MANIFEST_BYTES >> 20} MiB, so not a manifest")
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ModelFileError(
-            f"{path.parent}: is a folder without {MANIFEST_NAME}; name a GGUF file or a pack"
-        ) from None
-    except OSError as error:
-        raise ModelFileError(f"{path}: can't be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, json.JSONDecodeError) else "not UTF-8 JSON text"
-        raise ModelFileError(f"{path}: isn't valid JSON ({reason}); make the pack again") from None
 
 
 def validate_manifest(manifest: Any, path: Path) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
 from .cache import cache_folder
+from .errors import ModelFileError
+from .json_file import read_json
 from .manifest import MANIFEST_NAME
 
 _MOST_MANIFEST_BYTES = 1 << 20
@@ -92,7 +92,10 @@ def _ollama() -> Iterator[ShelvedModel]:
 
 def _ollama_blob(manifest: Path, blobs: Path) -> Path | None:
     """The GGUF that a manifest names; None where it names none that is there."""
-    content = _small_json(manifest)
+    try:
+        content = read_json(manifest, _MOST_MANIFEST_BYTES, "download the model again")
+    except (ModelFileError, FileNotFoundError):
+        return None
     layers = content.get("layers") if isinstance(content, dict) else None
     for layer in layers if isinstance(layers, list) else ():
         if isinstance(layer, dict) and layer.get("mediaType") == _MODEL_LAYER:
@@ -145,13 +148,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size if path.is_file() else 0
     except OSError:
         return 0
-
-
-def _small_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes()) if _size(path) <= _MOST_MANIFEST_BYTES else None
-    except (OSError, ValueError, RecursionError):
-        return None
 
 
 def _home() -> Path:

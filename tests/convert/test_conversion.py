@@ -152,6 +152,8 @@ def test_a_result_that_says_something_else_is_a_failure(
         check_model(tiny_other, "Q4_0", reference)
     with pytest.raises(ModelFileError, match="BOS"):
         check_model(tiny, "F32", reference._replace(bos=1))
+    with pytest.raises(ModelFileError, match="ends a text with token 3"):
+        check_model(tiny, "F32", reference._replace(eos=3))
     np.save(tmp_path / "nan.npy", np.full_like(np.load(reference.logits), np.nan))
     with pytest.raises(ModelFileError, match="doesn't say"):
         check_model(tiny, "F32", reference._replace(logits=tmp_path / "nan.npy"))
