@@ -155,7 +155,8 @@ def check_model(path: Path, quant: str, reference: Reference) -> dict[str, Any]:
     if reference.eos is not None and _eos(path) != reference.eos:
         raise ModelFileError(
             f"{path.name}: the source's tokenizer ends a text with token {reference.eos}, the converted one with "
-            f"{_eos(path)}; make eos_token in the source's tokenizer_config.json and eos_token_id in its config.json agree"
+            f"{_eos(path)}; make eos_token in the source's tokenizer_config.json and eos_token_id in its config.json "
+            "agree"
         )
     agreement = compare(reference.rows(), scored(path, reference.tokens))
     _judge(path, quant, agreement, reference)

@@ -3,8 +3,8 @@
 python -m edgespec.convert.checkpoint_reference STAGED DTYPE LENGTH OUT TEXTS
 
 TEXTS is a JSON file with a list of texts, of which the last one is scored. OUT.json gets these and more texts, their
-token ids, the BOS that the tokenizer puts before a text and the EOS that it knows (null: none), OUT.npy the logits after
-each of the first LENGTH tokens of the last one, float32 (LENGTH, vocabulary).
+token ids, the BOS that the tokenizer puts before a text and the EOS that it knows (null: none), OUT.npy the logits
+after each of the first LENGTH tokens of the last one, float32 (LENGTH, vocabulary).
 """
 
 from __future__ import annotations
