@@ -14,6 +14,8 @@ _REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w./-]+))?", re.ASCII)
 _PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q4_1", "Q5_K_M", "Q6_K", "Q8_0")
 """Taken where nothing is asked for: four bits are what most people run."""
 _LISTED = 12
+_PATIENCE_S = 10.0
+"""How long the hub may take to say what a repository holds."""
 _CHECKPOINT_FILES = ("*.safetensors", "*.json", "*.model", "*.jinja", "*.txt", "*.tiktoken", "README.md")
 
 
@@ -29,12 +31,12 @@ def hub_file(reference: str) -> Path:
         ModelFileError: no such repository or file, several that could be meant, or the hub can't be reached.
     """
     repository, wanted = _parts(reference)
-    names = _listed(reference, repository)
+    names, reached = _listed(reference, repository)
     name = choose(names, wanted, reference)
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(repository, name, endpoint=_endpoint()))
+        return Path(hf_hub_download(repository, name, endpoint=_endpoint(), local_files_only=not reached))
     except Exception as error:
         raise ModelFileError(f"{reference}: {name} can't be downloaded: {reason(error)}") from None
 
@@ -50,13 +52,16 @@ def hub_checkpoint(reference: str) -> Path | None:
     repository, wanted = _parts(reference)
     if wanted is not None:  # a file of it, so a GGUF
         return None
-    names = _listed(reference, repository)
+    names, reached = _listed(reference, repository)
     if "config.json" not in names or not any(name.endswith(".safetensors") for name in names):
         return None
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(repository, allow_patterns=list(_CHECKPOINT_FILES), endpoint=_endpoint()))
+        folder = snapshot_download(
+            repository, allow_patterns=list(_CHECKPOINT_FILES), endpoint=_endpoint(), local_files_only=not reached
+        )
+        return Path(folder)
     except Exception as error:
         raise ModelFileError(f"{reference}: can't be downloaded: {reason(error)}") from None
 
@@ -72,14 +77,16 @@ def _endpoint() -> str | None:
     return os.environ.get("HF_ENDPOINT") or None
 
 
-def _listed(reference: str, repository: str) -> list[str]:
-    """Names of a repository's files; without a network, of those that were downloaded before."""
+def _listed(reference: str, repository: str) -> tuple[list[str], bool]:
+    """Names of a repository's files, and whether the hub was reached; if not, of those downloaded before."""
     # imported here: it takes a quarter of a second, which other models don't need
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
-        return list(HfApi(endpoint=_endpoint()).list_repo_files(repository))
+        # asked for in one request: listing the tree tries up to twenty times, which is a long wait without a network
+        info = HfApi(endpoint=_endpoint()).model_info(repository, timeout=_PATIENCE_S)
+        return [file.rfilename for file in info.siblings or ()], True
     except GatedRepoError:
         raise ModelFileError(
             f"{reference}: the hub gives it only to those who asked; log in with: hf auth login"
@@ -91,10 +98,12 @@ def _listed(reference: str, repository: str) -> list[str]:
     except Exception as error:  # no network in many ways, none of them documented
         names = _cached(repository)
         if not names:
+            # what connections say is a paragraph of addresses; their kind says as much
+            why = type(error).__name__ if isinstance(error, OSError) else reason(error)
             raise ModelFileError(
-                f"{reference}: the hub can't be reached: {reason(error)}; name a file or folder on this machine instead"
+                f"{reference}: the hub can't be reached: {why}; name a file or folder on this machine instead"
             ) from None
-        return names
+        return names, False
 
 
 def choose(names: Sequence[str], wanted: str | None, reference: str) -> str:

@@ -68,7 +68,7 @@ def _read_manifest(path: Path) -> Pack:
     try:
         manifest = read_json(path, MAX_MANIFEST_BYTES, "make the pack again")
     except FileNotFoundError:
-        raise ModelFileError(f"{path.parent}: holds no {MANIFEST_NAME}; name a GGUF file or a pack") from None
+        raise ModelFileError(f"{path.parent}: a folder without {MANIFEST_NAME}; name a GGUF file or a pack") from None
     validate_manifest(manifest, path)
     target = _checked_file(path, manifest["target"])
     draft = _checked_file(path, manifest["draft"]) if "draft" in manifest else None

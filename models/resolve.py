@@ -36,6 +36,8 @@ def resolve_model(model: str | Path, option: str = "model") -> Path:
         return hub_file(model)
     alike = difflib.get_close_matches(model, [m.name for m in found], _SUGGESTED, 0.5)
     hint = f"; did you mean {' or '.join(alike)}?" if alike else "; `edgespec list` shows those that there are"
+    if " " in model:
+        hint += " (a prompt is given with -p)"
     raise ModelFileError(f"{shown(model)}: no such file, and no model of that name on this machine{hint}")
 
 

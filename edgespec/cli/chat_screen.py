@@ -92,15 +92,19 @@ def stats_table(dialogue: Dialogue) -> str:
 
     stats = dialogue.stats
     if stats is None:
-        return "nothing was answered yet"
+        return "no answer has ended yet"
     by_depth = zip(stats.accepted_by_depth, stats.drafted_by_depth, strict=True)
     speed_up = dialogue.speed_up()
+    if not stats.drafted_tokens:
+        over_plain = "nothing was drafted"
+    else:
+        over_plain = "no plain pass was timed yet" if speed_up is None else f"{speed_up:.2f} x (plain passes timed)"
     rows: list[tuple[str, Any]] = [
         ("strategy", stats.strategy),
         ("runtime", stats.runtime),
         ("answer", f"{stats.completion_tokens} tokens in {stats.target_passes} passes"),
         ("speed", f"{stats.tokens_per_second:.1f} tokens/s"),
-        ("over plain", "no plain pass was timed yet" if speed_up is None else f"{speed_up:.2f} x (plain passes timed)"),
+        ("over plain", over_plain),
         ("prompt", f"{stats.prompt_tokens} tokens, {stats.cached_tokens} of them in the cache"),
         ("first token", f"{stats.time_to_first_token_s:.2f} s"),
         ("drafted", f"{stats.drafted_tokens}, {stats.accepted_tokens} accepted ({stats.acceptance:.0%})"),

@@ -53,10 +53,13 @@ def _prompt(prompt: str | None, file: Path | None) -> str:
         raise UsageError("give the prompt with -p or with --file, not both")
     if prompt is not None:
         check_text("-p", prompt)
-        return prompt
-    if file is None and sys.stdin.isatty():
+    elif file is None and sys.stdin.isatty():
         raise UsageError("no prompt; give one with -p, --file or on standard input")
-    return _read("--file", Path("-") if file is None else file)
+    else:
+        prompt = _read("--file", Path("-") if file is None else file)
+    if not prompt.strip():
+        raise UsageError("the prompt is empty; give one with -p, --file or on standard input")
+    return prompt
 
 
 def _read(option: str, path: Path) -> str:

@@ -33,7 +33,7 @@ def test_what_is_no_source_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "weights" / "model.safetensors").write_bytes(b"")
     for name, words in (
         (str(tmp_path / "weights"), "no config.json"),
-        (str(tmp_path), "holds no edgespec.json"),
+        (str(tmp_path), "folder without"),
         (str(tmp_path / "missing.gguf"), "no such file"),
         ("no-such-model", "edgespec list"),
         ("owner/name", "can't be reached"),

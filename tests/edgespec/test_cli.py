@@ -217,7 +217,14 @@ def test_closed_output_is_no_error(tiny: Path, closed: str) -> None:
 def test_closed_input_is_an_empty_prompt_or_conversation(tiny: Path) -> None:
     assert shell("$0 <&-", "generate", tiny, "-p", "x", "-n", 3).code == 0
     assert shell("$0 <&-", "chat", tiny).code == 0
-    assert shell("$0 <&-", "generate", tiny).code in (0, 2)
+    assert shell("$0 <&-", "generate", tiny).code == 2
+
+
+def test_an_empty_prompt_is_said_to_be_one(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_bytes(b"\n")
+    for given in (["-p", ""], ["-p", " \n"], ["--file", tmp_path / "empty.txt"], []):
+        one_line_error(run("generate", tiny, *given, stdin=b""), 2, "the prompt is empty")
+    assert "-p" in run("generate", "Why is the sky blue?").err
 
 
 def test_endless_input_ends_in_an_error(run: Run, tiny: Path) -> None:

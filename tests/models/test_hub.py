@@ -98,13 +98,16 @@ def test_a_file_is_named_by_name_or_quantization(hub: type[Hub], wanted: str) ->
     assert hub_file(f"owner/small:{wanted}").read_bytes() == FILES["small-Q8_0.gguf"]
 
 
-def test_without_a_network_what_is_there_is_used(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_what_is_there_is_used(
+    hub: type[Hub], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     path = hub_file("owner/small")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert hub_file("owner/small") == path
     with pytest.raises(ModelFileError, match="other/model: the hub can't be reached: ") as caught:
         hub_file("other/model")
     assert "\n" not in str(caught.value)
+    assert not caplog.records  # no retries
 
 
 def test_an_unknown_repository_is_said_to_be_one(hub: type[Hub]) -> None:
