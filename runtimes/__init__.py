@@ -7,7 +7,10 @@ from importlib import import_module
 from .base import Runtime, RuntimeOptions, Scores, Sequence, Vocabulary, Work
 from .tree import TokenTree
 
-RUNTIMES = {"llamacpp": "edgespec.runtimes.llamacpp:LlamaCpp"}
+RUNTIMES = {
+    "llamacpp": "edgespec.runtimes.llamacpp:LlamaCpp",
+    "llamacpp-stock": "edgespec.runtimes.llamacpp:LlamaCppStock",
+}
 """Name on the command line -> module and class."""
 
 

@@ -10,6 +10,8 @@ from .llama_library import ggml
 
 KINDS = ("cpu", "gpu", "integrated gpu", "accelerator", "meta")  # enum ggml_backend_dev_type
 
+_OURS = "edgespec"
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -23,10 +25,14 @@ class Device:
 
 
 def list_devices() -> list[Device]:
+    """All but the one that our own kernels pose as: it is the CPU once more."""
     library = ggml()
     devices = []
     for index in range(library.ggml_backend_dev_count()):
         handle = library.ggml_backend_dev_get(index)
+        name = library.ggml_backend_dev_name(handle).decode("utf-8", "replace")
+        if name == _OURS:
+            continue
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         library.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
         number = library.ggml_backend_dev_type(handle)
@@ -34,7 +40,7 @@ def list_devices() -> list[Device]:
         available = _available() if kind == "cpu" else None
         devices.append(
             Device(
-                name=library.ggml_backend_dev_name(handle).decode("utf-8", "replace"),
+                name=name,
                 description=library.ggml_backend_dev_description(handle).decode("utf-8", "replace"),
                 kind=kind,
                 memory_free=free.value if available is None else available,

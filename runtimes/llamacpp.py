@@ -17,6 +17,7 @@ from edgespec.models.gguf_check import checked_header
 
 from .base import SPLIT_MODES, RuntimeOptions, Scores, Work
 from .devices import default_threads, list_devices
+from .kernels import TYPES, in_use, kernels
 from .llama_batch import Batch
 from .llama_cells import CellPlan, LlamaSequence
 from .llama_library import LOG, llama, version
@@ -50,6 +51,8 @@ class LlamaCpp:
     """Implements `Runtime`. One model and one context; not for use by two threads at once."""
 
     name = "llamacpp"
+    stock = False
+    """Whether llama.cpp's own products run even where ours could."""
 
     def __init__(self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions) -> None:
         self._llama, self._model, self._context = llama(), model, context
@@ -85,14 +88,17 @@ class LlamaCpp:
         _check_counts(options)
         check_cache(header, options, list_devices())
         params = _model_params(options, header)
-        with deferred_signals() as signals:
+        ours = not cls.stock and options.repack and params.n_gpu_layers == 0 and kernels().path is not None
+        if ours and options.mmap is None and any(tensor.type.name in TYPES for tensor in header.tensors):
+            params.load_mode = library.LLAMA_LOAD_MODE_NONE
+        with in_use(ours), deferred_signals() as signals:
             report = _Progress(progress, signals)
             params.progress_callback = library.llama_progress_callback(report)
             LOG.forget()
             model = library.llama_model_load_from_file(os.fsencode(path), params)
             if model and not report.stopped:
                 LOG.forget()
-                context = library.llama_init_from_model(model, _context_params(options))
+                context = library.llama_init_from_model(model, _context_params(options, ours))
                 if context:
                     give_back_memory()
                     return cls(path, header, model, context, options)
@@ -112,7 +118,8 @@ class LlamaCpp:
         # the context's length is left out: what is in use counts, and that is corrected while running
         options = dataclasses.replace(self.options, ctx=1, threads=self.options.threads or default_threads())
         devices = ",".join(device.description for device in list_devices())
-        return f"{self.name}|{version()}|{self._digest}|{devices}|{options}"
+        code = None if self.stock else kernels().identity
+        return f"{self.name}|{version()}|{code}|{self._digest}|{devices}|{options}"
 
     @property
     def context_length(self) -> int:
@@ -251,6 +258,13 @@ class LlamaCpp:
         return scores
 
 
+class LlamaCppStock(LlamaCpp):
+    """The same without our kernels."""
+
+    name = "llamacpp-stock"
+    stock = True
+
+
 def _free(model: Any, context: Any) -> None:
     llama().llama_free(context)
     llama().llama_model_free(model)
@@ -301,7 +315,7 @@ def _model_params(options: RuntimeOptions, header: GGUFHeader) -> Any:
     return params
 
 
-def _context_params(options: RuntimeOptions) -> Any:
+def _context_params(options: RuntimeOptions, ours: bool) -> Any:
     library = llama()
     params = library.llama_context_default_params()
     threads = options.threads or default_threads()
@@ -315,6 +329,8 @@ def _context_params(options: RuntimeOptions) -> Any:
     params.pooling_type = library.LLAMA_POOLING_TYPE_NONE
     if options.flash_attention is not None:
         params.flash_attn_type = int(options.flash_attention)
+    elif ours:  # llama.cpp's own choice is no wherever attention runs on another device than the cache lies on
+        params.flash_attn_type = int(True)
     params.kv_unified = True  # cells that belong to several sequences, which trees need
     params.swa_full = True  # a cache that drops what slid out of the window can't be rewound
     params.no_perf = True

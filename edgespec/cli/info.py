@@ -24,6 +24,8 @@ def command(as_json: bool) -> None:
         return
     emit(f"edgespec    {facts['edgespec']}, Python {facts['python']}, {facts['system']}")
     emit(f"llamacpp    {facts['runtimes']['llamacpp']}")
+    kernels = facts["kernels"]
+    emit(f"kernels     {kernels['path'] or 'not in use: ' + kernels['reason']}")
     emit(f"CPU         {', '.join(facts['cpu_features'])}; {facts['threads']} threads by default")
     for device in facts["devices"]:
         free, total = (device[key] / 2**30 for key in ("memory_free", "memory_total"))
@@ -35,6 +37,7 @@ def _facts() -> dict[str, Any]:
     from edgespec.models.cache import cache_folder
     from edgespec.models.errors import RuntimeFailure
     from edgespec.runtimes.devices import default_threads, list_devices
+    from edgespec.runtimes.kernels import kernels
     from edgespec.runtimes.llama_library import cpu_features, version
 
     facts: dict[str, Any] = {
@@ -48,6 +51,8 @@ def _facts() -> dict[str, Any]:
         facts["runtimes"] = {"llamacpp": version()}
         facts["devices"] = [dataclasses.asdict(device) for device in list_devices()]
         facts["cpu_features"] = cpu_features()
+        facts["kernels"] = dataclasses.asdict(kernels())
     except RuntimeFailure as error:
         facts |= {"runtimes": {"llamacpp": f"not usable: {error}"}, "devices": [], "cpu_features": []}
+        facts["kernels"] = {"path": None, "reason": "llama.cpp isn't usable"}
     return facts

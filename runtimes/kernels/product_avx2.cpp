@@ -1,0 +1,25 @@
+#include "cpu.h"
+#include "product.h"
+#include "target.h"
+
+#if defined(__x86_64__) || defined(_M_X64)
+
+#include <immintrin.h>
+
+#include <cstring>
+
+EDGESPEC_TARGET("avx2,fma,f16c")
+#include "product_avx2.h"
+#include "product_template.h"
+
+namespace edgespec {
+static TileProduct avx2_product(Type type) { return tile_product<Avx2>(type); }
+}  // namespace edgespec
+EDGESPEC_TARGET_END
+
+namespace edgespec {
+extern const Path AVX2;
+const Path AVX2 = {"avx2", Avx2::COLUMNS, has_avx2, avx2_product};
+}  // namespace edgespec
+
+#endif

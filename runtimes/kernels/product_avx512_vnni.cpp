@@ -1,0 +1,86 @@
+#include "cpu.h"
+#include "product.h"
+#include "target.h"
+
+#if defined(__x86_64__) || defined(_M_X64)
+
+#include <immintrin.h>
+
+#include <cstring>
+
+EDGESPEC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+#include "product_template.h"
+
+namespace edgespec {
+
+namespace {
+
+// Vectors of 16 columns.
+struct Avx512Vnni {
+    static constexpr int LANES = 16, COLUMNS = 16, BYTE_OFFSET = 128;
+    using Int = __m512i;
+    using Float = __m512;
+
+    static Int load(const uint8_t* p) { return _mm512_loadu_si512(p); }
+    static Int load_bytes(const uint8_t* p) { return _mm512_xor_si512(load(p), _mm512_set1_epi8(-128)); }
+    static Int low_nibbles(Int v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
+    static Int high_nibbles(Int v) { return low_nibbles(_mm512_srli_epi16(v, 4)); }
+    static Int or_bits(Int a, Int b) { return _mm512_or_si512(a, b); }
+    template <int SHIFT, int MASK>
+    static Int fifth_bits(Int v) {
+        if constexpr (SHIFT >= 4) v = _mm512_srli_epi16(v, SHIFT - 4);
+        if constexpr (SHIFT < 4) v = _mm512_slli_epi16(v, 4 - SHIFT);
+        return _mm512_and_si512(v, _mm512_set1_epi8(char(MASK << 4)));
+    }
+    // Two chains of additions, since each takes five cycles.
+    template <int BITS, int FROM, int TO>
+    static Int dot(const Int* w, const int8_t* q) {
+        Int even = _mm512_setzero_si512(), odd = even;
+        for (int g = FROM; g < TO; g += 2) {
+            even = _mm512_dpbusd_epi32(even, w[g], group(q, g));
+            odd = _mm512_dpbusd_epi32(odd, w[g + 1], group(q, g + 1));
+        }
+        return _mm512_add_epi32(even, odd);
+    }
+    static Int minus(Int v, int32_t x) { return _mm512_sub_epi32(v, _mm512_set1_epi32(x)); }
+    static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
+    static Float zero() { return _mm512_setzero_ps(); }
+    static Float halves(const uint8_t* p) {
+        return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    }
+    static Float bytes(const uint8_t* p) {
+        return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+    }
+    static Float signed_bytes(const uint8_t* p) {
+        return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+    }
+    static Float negative(Float v) { return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f)); }
+    static Float times(Float a, Float b) { return _mm512_mul_ps(a, b); }
+    static Float by(Float a, float x) { return _mm512_mul_ps(a, _mm512_set1_ps(x)); }
+    static Float add_product(Float sum, Float a, Float b) { return _mm512_fmadd_ps(a, b, sum); }
+    static Float add_scaled(Float sum, Float a, float x) { return _mm512_fmadd_ps(a, _mm512_set1_ps(x), sum); }
+    static void store(float* p, Float v) { _mm512_storeu_ps(p, v); }
+    static void prefetch(const uint8_t* p, int bytes) {
+        for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
+    }
+
+private:
+    static Int group(const int8_t* q, int g) {
+        int32_t four;
+        std::memcpy(&four, q + 4 * g, sizeof four);
+        return _mm512_set1_epi32(four);
+    }
+};
+
+TileProduct avx512_vnni_product(Type type) { return tile_product<Avx512Vnni>(type); }
+
+}  // namespace
+}  // namespace edgespec
+EDGESPEC_TARGET_END
+
+namespace edgespec {
+extern const Path AVX512_VNNI;
+const Path AVX512_VNNI = {"avx512-vnni", Avx512Vnni::COLUMNS, has_avx512_vnni, avx512_vnni_product};
+}  // namespace edgespec
+
+#endif

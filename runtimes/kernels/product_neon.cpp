@@ -1,0 +1,92 @@
+#include "cpu.h"
+#include "product.h"
+#include "target.h"
+
+#if defined(__aarch64__)
+
+#include <arm_neon.h>
+
+#include <cstring>
+
+#if defined(__clang__)
+EDGESPEC_TARGET("dotprod")
+#else
+EDGESPEC_TARGET("+dotprod")
+#endif
+#include "product_template.h"
+
+namespace edgespec {
+
+namespace {
+
+// Vectors of 4 columns, two of them in a tile.
+struct Neon {
+    static constexpr int LANES = 4, COLUMNS = 8, BYTE_OFFSET = 0;
+    using Int = int32x4_t;
+    using Float = float32x4_t;
+
+    static uint8x16_t bytes_of(Int v) { return vreinterpretq_u8_s32(v); }
+    static Int from_bytes(uint8x16_t v) { return vreinterpretq_s32_u8(v); }
+    static Int load(const uint8_t* p) { return from_bytes(vld1q_u8(p)); }
+    static Int load_bytes(const uint8_t* p) { return load(p); }
+    static Int low_nibbles(Int v) { return from_bytes(vandq_u8(bytes_of(v), vdupq_n_u8(15))); }
+    static Int high_nibbles(Int v) { return from_bytes(vshrq_n_u8(bytes_of(v), 4)); }
+    static Int or_bits(Int a, Int b) { return vorrq_s32(a, b); }
+    template <int SHIFT, int MASK>
+    static Int fifth_bits(Int v) {
+        uint8x16_t shifted = bytes_of(v);
+        if constexpr (SHIFT > 4) shifted = vshrq_n_u8(shifted, SHIFT - 4);
+        if constexpr (SHIFT < 4) shifted = vshlq_n_u8(shifted, 4 - SHIFT);
+        return from_bytes(vandq_u8(shifted, vdupq_n_u8(MASK << 4)));
+    }
+    // The instruction takes signed bytes on both sides; weights without a sign are below 64.
+    template <int BITS, int FROM, int TO>
+    static Int dot(const Int* w, const int8_t* q) {
+        Int even = vdupq_n_s32(0), odd = even;
+        for (int g = FROM; g < TO; g += 4) {
+            const int8x16_t x = vld1q_s8(q + 4 * g);
+            even = vdotq_laneq_s32(even, vreinterpretq_s8_s32(w[g]), x, 0);
+            odd = vdotq_laneq_s32(odd, vreinterpretq_s8_s32(w[g + 1]), x, 1);
+            even = vdotq_laneq_s32(even, vreinterpretq_s8_s32(w[g + 2]), x, 2);
+            odd = vdotq_laneq_s32(odd, vreinterpretq_s8_s32(w[g + 3]), x, 3);
+        }
+        return vaddq_s32(even, odd);
+    }
+    static Int minus(Int v, int32_t x) { return vsubq_s32(v, vdupq_n_s32(x)); }
+    static Float to_float(Int v) { return vcvtq_f32_s32(v); }
+    static Float zero() { return vdupq_n_f32(0); }
+    static Float halves(const uint8_t* p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
+    static Float bytes(const uint8_t* p) { return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(four(p))))); }
+    static Float signed_bytes(const uint8_t* p) {
+        return to_float(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(four(p))))));
+    }
+    static Float negative(Float v) { return vnegq_f32(v); }
+    static Float times(Float a, Float b) { return vmulq_f32(a, b); }
+    static Float by(Float a, float x) { return vmulq_n_f32(a, x); }
+    static Float add_product(Float sum, Float a, Float b) { return vfmaq_f32(sum, a, b); }
+    static Float add_scaled(Float sum, Float a, float x) { return vfmaq_n_f32(sum, a, x); }
+    static void store(float* p, Float v) { vst1q_f32(p, v); }
+    static void prefetch(const uint8_t* p, int bytes) {
+        for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+    }
+
+private:
+    static uint8x8_t four(const uint8_t* p) {
+        uint32_t word;
+        std::memcpy(&word, p, sizeof word);
+        return vreinterpret_u8_u32(vdup_n_u32(word));
+    }
+};
+
+TileProduct neon_product(Type type) { return tile_product<Neon>(type); }
+
+}  // namespace
+}  // namespace edgespec
+EDGESPEC_TARGET_END
+
+namespace edgespec {
+extern const Path NEON_DOT;
+const Path NEON_DOT = {"neon-dotprod", Neon::COLUMNS, has_neon_dot, neon_product};
+}  // namespace edgespec
+
+#endif

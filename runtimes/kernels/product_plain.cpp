@@ -1,0 +1,108 @@
+// Plain C++, for processors that no other path is for, and to hold the others against: they give the same bits.
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "product.h"
+#include "product_template.h"
+
+namespace edgespec {
+
+namespace {
+
+struct Plain {
+    static constexpr int LANES = 8, COLUMNS = 8, BYTE_OFFSET = 0;
+    union Int {
+        int32_t sums[LANES];
+        uint8_t bytes[LANES * 4];
+    };
+    using Float = std::array<float, LANES>;
+
+    static Int load(const uint8_t* p) {
+        Int v;
+        std::memcpy(v.bytes, p, sizeof v.bytes);
+        return v;
+    }
+    static Int load_bytes(const uint8_t* p) { return load(p); }
+    template <class F>
+    static Int each(F value) {
+        Int v;
+        for (int i = 0; i < LANES * 4; ++i) v.bytes[i] = uint8_t(value(i));
+        return v;
+    }
+    static Int low_nibbles(const Int& a) {
+        return each([&](int i) { return a.bytes[i] & 15; });
+    }
+    static Int high_nibbles(const Int& a) {
+        return each([&](int i) { return a.bytes[i] >> 4; });
+    }
+    static Int or_bits(const Int& a, const Int& b) {
+        return each([&](int i) { return a.bytes[i] | b.bytes[i]; });
+    }
+    template <int SHIFT, int MASK>
+    static Int fifth_bits(const Int& a) {
+        return each([&](int i) { return (a.bytes[i] >> SHIFT & MASK) << 4; });
+    }
+    template <int BITS, int FROM, int TO>
+    static Int dot(const Int* w, const int8_t* q) {
+        Int sum{};
+        for (int g = FROM; g < TO; ++g)
+            for (int i = 0; i < LANES * 4; ++i) {
+                const int weight = BITS == 8 ? int8_t(w[g].bytes[i]) : w[g].bytes[i];
+                sum.sums[i / 4] += weight * q[4 * g + i % 4];
+            }
+        return sum;
+    }
+    static Int minus(Int v, int32_t x) {
+        for (int32_t& lane : v.sums) lane -= x;
+        return v;
+    }
+
+    template <class F>
+    static Float lanes(F value) {
+        Float v;
+        for (int i = 0; i < LANES; ++i) v[size_t(i)] = value(size_t(i));
+        return v;
+    }
+    static Float to_float(const Int& a) {
+        return lanes([&](size_t i) { return float(a.sums[i]); });
+    }
+    static Float zero() { return {}; }
+    static Float halves(const uint8_t* p) {
+        return lanes([&](size_t i) { return half_to_float(uint16_t(p[2 * i] | p[2 * i + 1] << 8)); });
+    }
+    static Float bytes(const uint8_t* p) {
+        return lanes([&](size_t i) { return float(p[i]); });
+    }
+    static Float signed_bytes(const uint8_t* p) {
+        return lanes([&](size_t i) { return float(int8_t(p[i])); });
+    }
+    static Float negative(const Float& a) {
+        return lanes([&](size_t i) { return -a[i]; });
+    }
+    static Float times(const Float& a, const Float& b) {
+        return lanes([&](size_t i) { return a[i] * b[i]; });
+    }
+    static Float by(const Float& a, float x) {
+        return lanes([&](size_t i) { return a[i] * x; });
+    }
+    static Float add_product(const Float& sum, const Float& a, const Float& b) {
+        return lanes([&](size_t i) { return std::fma(a[i], b[i], sum[i]); });
+    }
+    static Float add_scaled(const Float& sum, const Float& a, float x) {
+        return lanes([&](size_t i) { return std::fma(a[i], x, sum[i]); });
+    }
+    static void store(float* p, const Float& v) { std::memcpy(p, v.data(), sizeof v); }
+    static void prefetch(const uint8_t*, int) {}
+};
+
+bool anywhere() { return true; }
+
+TileProduct plain_product(Type type) { return tile_product<Plain>(type); }
+
+}  // namespace
+
+extern const Path PLAIN;
+const Path PLAIN = {"plain", Plain::COLUMNS, anywhere, plain_product};
+
+}  // namespace edgespec

@@ -1,0 +1,22 @@
+// Inputs of a product: rows of floats, quantized to 8 bits in blocks of 32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "layout.h"
+
+namespace edgespec {
+
+struct RowBlock {
+    int8_t q[BLOCK];
+    float scale;
+    float scaled_sum;  // scale * the sum of the integers
+    int32_t sum[2];    // of the integers, by halves of 16
+};
+
+// Quantize `inputs` numbers (a multiple of 32) as ggml does for Q8_0, except that the scale stays in single precision.
+// Every machine and every path gets the same result.
+void quantize_row(const float* row, int64_t inputs, RowBlock* target);
+
+}  // namespace edgespec

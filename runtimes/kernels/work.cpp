@@ -1,0 +1,66 @@
+#include "work.h"
+
+#include <algorithm>
+
+namespace edgespec {
+
+namespace {
+
+constexpr int64_t PANEL = 64;           // rows for which a tile stays in the cache
+constexpr int64_t SHARES = 8;           // pieces for each thread, so that one that is held up does less
+constexpr int64_t LEAST_SHARE = 32768;  // bytes of weights in a piece
+
+const float* row_of(const Tensor& tensor, int64_t r) {
+    const int64_t i1 = r % tensor.ne[1], i2 = r / tensor.ne[1] % tensor.ne[2], i3 = r / tensor.ne[1] / tensor.ne[2];
+    const size_t offset = size_t(i1) * tensor.nb[1] + size_t(i2) * tensor.nb[2] + size_t(i3) * tensor.nb[3];
+    return reinterpret_cast<const float*>(static_cast<const uint8_t*>(tensor.data) + offset);
+}
+
+}  // namespace
+
+int64_t row_count(const Tensor& tensor) { return tensor.ne[1] * tensor.ne[2] * tensor.ne[3]; }
+
+void Quantization::run(Tensor*, int thread, int threads, void* self) {
+    const Quantization& work = *static_cast<Quantization*>(self);
+    const int64_t blocks = work.source->ne[0] / BLOCK, all = blocks * row_count(*work.source);
+    int64_t from = all * thread / threads;
+    const int64_t to = all * (thread + 1) / threads;
+    while (from < to) {
+        const int64_t row = from / blocks, first = from % blocks, count = std::min(blocks - first, to - from);
+        quantize_row(row_of(*work.source, row) + first * BLOCK, count * BLOCK, work.rows + from);
+        from += count;
+    }
+}
+
+void Product::run(Tensor*, int, int threads, void* self) {
+    Product& work = *static_cast<Product*>(self);
+    const int64_t tiles = (work.outputs + work.columns - 1) / work.columns, blocks = work.inputs / BLOCK;
+    const int64_t least = LEAST_SHARE / int64_t(work.tile_size) + 1;
+    const int64_t share = threads == 1 ? tiles : std::max(least, tiles / (SHARES * threads));
+    for (;;) {
+        const int64_t from = work.next.fetch_add(share, std::memory_order_relaxed), to = std::min(from + share, tiles);
+        if (from >= tiles) return;
+        for (int64_t row = 0; row < work.count; row += PANEL) {
+            const int64_t rows = std::min(PANEL, work.count - row);
+            for (int64_t tile = from; tile < to; ++tile) {
+                const int64_t column = tile * work.columns;
+                work.multiply(work.tiles + size_t(tile) * work.tile_size, work.inputs, work.rows + row * blocks, rows,
+                              work.target + row * work.outputs + column, work.outputs,
+                              int(std::min<int64_t>(work.columns, work.outputs - column)));
+            }
+        }
+    }
+}
+
+void Lookup::run(Tensor*, int thread, int threads, void* self) {
+    const Lookup& work = *static_cast<Lookup*>(self);
+    const Tensor &node = *work.node, &weights = *node.src[0], &indices = *node.src[1];
+    for (int64_t r = thread; r < row_count(node); r += threads) {
+        const size_t place = size_t(r % indices.ne[0]) * indices.nb[0] + size_t(r / indices.ne[0]) * indices.nb[1];
+        const int32_t index = *reinterpret_cast<const int32_t*>(static_cast<const uint8_t*>(indices.data) + place);
+        unpack_column(work.type, static_cast<const uint8_t*>(weights.data), weights.ne[0], work.columns, index,
+                      const_cast<float*>(row_of(node, r)));
+    }
+}
+
+}  // namespace edgespec
