@@ -86,11 +86,14 @@ def llama() -> ModuleType:
 
 @cache
 def ggml() -> ctypes.CDLL:
-    """libggml, whose device calls llama-cpp-python doesn't wrap."""
-    llama()
+    """The ggml under llama.cpp, whose device calls llama-cpp-python doesn't wrap."""
     from llama_cpp._ggml import libggml
 
-    library: ctypes.CDLL = libggml
+    # looked up through libllama: llama-cpp-python itself loads libggml.so, libllama needs libggml.so.0, and where a wheel
+    # made two files of the link, these are two libraries with two lists of devices
+    library = ctypes.CDLL(llama()._lib._name)
+    if not hasattr(library, "ggml_backend_dev_count"):  # Windows looks at the library alone, but loads none twice
+        library = libggml
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "ggml_backend_dev_count": (ctypes.c_size_t, []),
         "ggml_backend_dev_get": (ctypes.c_void_p, [ctypes.c_size_t]),
