@@ -115,7 +115,7 @@ void write_block(const Format& f, const Block& block, const Place& place, int co
     };
     constexpr uint32_t LOW = 0x0f0f0f0f;
     for (int v = 0; v < (f.bits == 8 ? GROUPS : GROUPS / 2); ++v)
-        write(place.nibbles, v, f.bits == 8 ? groups[v] : (groups[v] & LOW) | (groups[v + 4] & LOW) << 4);
+        write(place.nibbles, v, f.bits == 8 ? groups[v] : (groups[2 * v] & LOW) | (groups[2 * v + 1] & LOW) << 4);
     const int high_vectors = high_bytes(f) / 4, in_each = high_vectors ? GROUPS / high_vectors : 0;
     for (int v = 0; v < high_vectors; ++v) {
         uint32_t word = 0;
@@ -135,7 +135,7 @@ int integer_at(const Format& f, const Place& place, const uint8_t* tile, int col
         return tile[part + size_t(vector) * 4 * size_t(columns) + 4 * size_t(column) + size_t(k)];
     };
     if (f.bits == 8) return int8_t(at(place.nibbles, group));
-    int q = at(place.nibbles, group % 4) >> (group < 4 ? 0 : 4) & 15;
+    int q = at(place.nibbles, group / 2) >> (group % 2 ? 4 : 0) & 15;
     if (f.bits == 5) q |= (at(place.high, 0) >> group & 1) << 4;
     if (f.bits == 6) q |= (at(place.high, group / 4) >> 2 * (group % 4) & 3) << 4;
     return q;

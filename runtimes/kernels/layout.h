@@ -2,8 +2,8 @@
 //
 // A tile holds `columns` output columns (rows of the weight matrix, in ggml's terms) and all their inputs, block after
 // block. A block is 32 inputs of every column in the tile: eight groups of 4 consecutive inputs. A vector holds one
-// group of each column, 4 bytes a column; its low nibbles belong to group v, its high nibbles to group v + 4, for v = 0
-// to 3. Bits beyond the fourth follow in vectors of their own, then scales and minima. K types keep the half-precision
+// group of each column, 4 bytes a column; its low nibbles belong to group 2v, its high nibbles to group 2v + 1, for
+// v = 0 to 3. Bits beyond the fourth follow in vectors of their own, then scales and minima. K types keep the half-precision
 // factors of 256 inputs in front of their 8 blocks. Nothing is rounded: every number of the file is still there.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Vectors of 8 columns in AVX2 registers. Included where the compiler may use AVX2, FMA and F16C.
+// Vectors of 8 columns, two in a tile, in AVX2's 16 registers. Included where the compiler may use AVX2, FMA and F16C.
 #pragma once
 
 #include <immintrin.h>
@@ -12,7 +12,7 @@ namespace edgespec {
 namespace {  // a copy for each file that includes it, with the instructions that it may use
 
 struct Avx2 {
-    static constexpr int LANES = 8, COLUMNS = 8, BYTE_OFFSET = 0;
+    static constexpr int LANES = 8, COLUMNS = 16, ROWS = 4, BYTE_OFFSET = 0;
     using Int = __m256i;
     using Float = __m256;
 
@@ -28,30 +28,95 @@ struct Avx2 {
         return _mm256_and_si256(v, _mm256_set1_epi8(MASK << 4));
     }
 
+    // 4 inputs of a row, in every lane.
+    static Int group(const void* p) {
+        int32_t four;
+        std::memcpy(&four, p, sizeof four);
+        return _mm256_set1_epi32(four);
+    }
+
+    struct HalfScales {
+        Int first, second;  // as pairs of the same 16 bits
+
+        HalfScales(const uint8_t* p, const uint8_t* q) : first(twice(p)), second(twice(q)) {}
+        Int both() const { return _mm256_blend_epi16(first, second, 0xaa); }
+
+    private:
+        static Int twice(const uint8_t* p) {
+            const Int wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+            return _mm256_or_si256(_mm256_and_si256(wide, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(wide, 16));
+        }
+    };
+
     // Products of 8 bits are added in pairs to 16, of which as many are added up as can't overflow: 2 * 127 * 15 * 8
     // is below 2^15, as are 2 * 127 * 31 * 4 and 2 * 127 * 63 * 2.
-    template <int BITS, int FROM, int TO>
-    static Int dot(const Int* w, const int8_t* q) {
-        const Int ones = _mm256_set1_epi16(1);
-        Int sum = _mm256_setzero_si256();
-        if constexpr (BITS == 8) {
-            for (int g = FROM; g < TO; ++g) {
-                const Int x = group(q, g);
-                const Int pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]), _mm256_sign_epi8(x, w[g]));
-                sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
-            }
-        } else {
-            constexpr int TOGETHER = BITS == 4 ? 8 : BITS == 5 ? 4 : 2;
-            for (int g = FROM; g < TO; g += TOGETHER) {
-                Int pairs = _mm256_maddubs_epi16(w[g], group(q, g));
-                for (int k = g + 1; k < g + TOGETHER && k < TO; ++k)
-                    pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[k], group(q, k)));
-                const Int four = _mm256_madd_epi16(pairs, ones);
-                sum = g == FROM ? four : _mm256_add_epi32(sum, four);
-            }
-        }
+    template <int BITS, class = void>
+    struct Dot;
+
+    static Int pairs(Int a, Int b, Int x, Int y) {
+        return _mm256_add_epi16(_mm256_maddubs_epi16(a, x), _mm256_maddubs_epi16(b, y));
+    }
+    // A sum that the compiler can't put off: GCC would first form all products of a block, and move them to the stack.
+    static Int formed(Int sum) {
+#if defined(__GNUC__)
+        __asm__("" : "+x"(sum));
+#endif
         return sum;
     }
+    static Int fours(Int v) { return _mm256_madd_epi16(v, _mm256_set1_epi16(1)); }
+
+    template <class Any>
+    struct Dot<4, Any> {
+        Int sum;
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y) {
+            sum = formed(V == 0 ? pairs(a, b, x, y) : _mm256_add_epi16(sum, pairs(a, b, x, y)));
+        }
+        Int total() const { return fours(sum); }
+    };
+
+    template <class Any>
+    struct Dot<5, Any> {
+        Int sum, first;
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y) {
+            sum = formed(V % 2 == 0 ? pairs(a, b, x, y) : _mm256_add_epi16(sum, pairs(a, b, x, y)));
+            if (V == 1) first = fours(sum);
+        }
+        Int total() const { return _mm256_add_epi32(first, fours(sum)); }
+    };
+
+    template <class Any>
+    struct Dot<6, Any> {
+        Int sum;
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y, const HalfScales& scales) {
+            const Int more = _mm256_madd_epi16(pairs(a, b, x, y), V < 2 ? scales.first : scales.second);
+            sum = formed(V == 0 ? more : _mm256_add_epi32(sum, more));
+        }
+        Int total(const HalfScales& scales, const int16_t* sums) const {
+            const Int offset = _mm256_madd_epi16(_mm256_slli_epi16(scales.both(), 5), group(sums));
+            return _mm256_sub_epi32(sum, offset);
+        }
+    };
+
+    template <class Any>
+    struct Dot<8, Any> {
+        Int sum;
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y) {
+            const Int more = _mm256_add_epi32(fours(signed_pairs(a, x)), fours(signed_pairs(b, y)));
+            sum = formed(V == 0 ? more : _mm256_add_epi32(sum, more));
+        }
+        Int total() const { return sum; }
+
+    private:
+        static Int signed_pairs(Int w, Int x) { return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)); }
+    };
 
     static Int minus(Int v, int32_t x) { return _mm256_sub_epi32(v, _mm256_set1_epi32(x)); }
     static Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }
@@ -59,9 +124,6 @@ struct Avx2 {
     static Float halves(const uint8_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
     static Float bytes(const uint8_t* p) {
         return to_float(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-    }
-    static Float signed_bytes(const uint8_t* p) {
-        return to_float(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
     }
     static Float negative(Float v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f)); }
     static Float times(Float a, Float b) { return _mm256_mul_ps(a, b); }
@@ -71,14 +133,6 @@ struct Avx2 {
     static void store(float* p, Float v) { _mm256_storeu_ps(p, v); }
     static void prefetch(const uint8_t* p, int bytes) {
         for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
-    }
-
-protected:
-    // 4 inputs of a row, in every lane.
-    static Int group(const int8_t* q, int g) {
-        int32_t four;
-        std::memcpy(&four, q + 4 * g, sizeof four);
-        return _mm256_set1_epi32(four);
     }
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 // Vectors of 16 columns.
 struct Avx512Vnni {
-    static constexpr int LANES = 16, COLUMNS = 16, BYTE_OFFSET = 128;
+    static constexpr int LANES = 16, COLUMNS = 16, ROWS = 8, BYTE_OFFSET = 128;
     using Int = __m512i;
     using Float = __m512;
 
@@ -32,16 +32,51 @@ struct Avx512Vnni {
         if constexpr (SHIFT < 4) v = _mm512_slli_epi16(v, 4 - SHIFT);
         return _mm512_and_si512(v, _mm512_set1_epi8(char(MASK << 4)));
     }
-    // Two chains of additions, since each takes five cycles.
-    template <int BITS, int FROM, int TO>
-    static Int dot(const Int* w, const int8_t* q) {
-        Int even = _mm512_setzero_si512(), odd = even;
-        for (int g = FROM; g < TO; g += 2) {
-            even = _mm512_dpbusd_epi32(even, w[g], group(q, g));
-            odd = _mm512_dpbusd_epi32(odd, w[g + 1], group(q, g + 1));
-        }
-        return _mm512_add_epi32(even, odd);
+    static Int group(const void* p) {
+        int32_t four;
+        std::memcpy(&four, p, sizeof four);
+        return _mm512_set1_epi32(four);
     }
+
+    struct HalfScales {
+        Int first, second;
+
+        HalfScales(const uint8_t* p, const uint8_t* q) : first(signed_bytes(p)), second(signed_bytes(q)) {}
+
+    private:
+        static Int signed_bytes(const uint8_t* p) {
+            return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+        }
+    };
+
+    // Two chains of additions, since each takes five cycles.
+    template <int BITS, class = void>
+    struct Dot {
+        Int even, odd;
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y) {
+            even = _mm512_dpbusd_epi32(V == 0 ? _mm512_setzero_si512() : even, a, x);
+            odd = _mm512_dpbusd_epi32(V == 0 ? _mm512_setzero_si512() : odd, b, y);
+        }
+        Int total() const { return _mm512_add_epi32(even, odd); }
+    };
+
+    template <class Any>
+    struct Dot<6, Any> {
+        Int half[2];
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y, const HalfScales&) {
+            const Int before = V % 2 == 0 ? _mm512_setzero_si512() : half[V / 2];
+            half[V / 2] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(before, a, x), b, y);
+        }
+        Int total(const HalfScales& scales, const int16_t* sums) const {
+            return _mm512_add_epi32(_mm512_mullo_epi32(minus(half[0], 32 * sums[0]), scales.first),
+                                    _mm512_mullo_epi32(minus(half[1], 32 * sums[1]), scales.second));
+        }
+    };
+
     static Int minus(Int v, int32_t x) { return _mm512_sub_epi32(v, _mm512_set1_epi32(x)); }
     static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
     static Float zero() { return _mm512_setzero_ps(); }
@@ -51,9 +86,6 @@ struct Avx512Vnni {
     static Float bytes(const uint8_t* p) {
         return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
     }
-    static Float signed_bytes(const uint8_t* p) {
-        return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-    }
     static Float negative(Float v) { return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f)); }
     static Float times(Float a, Float b) { return _mm512_mul_ps(a, b); }
     static Float by(Float a, float x) { return _mm512_mul_ps(a, _mm512_set1_ps(x)); }
@@ -62,13 +94,6 @@ struct Avx512Vnni {
     static void store(float* p, Float v) { _mm512_storeu_ps(p, v); }
     static void prefetch(const uint8_t* p, int bytes) {
         for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
-    }
-
-private:
-    static Int group(const int8_t* q, int g) {
-        int32_t four;
-        std::memcpy(&four, q + 4 * g, sizeof four);
-        return _mm512_set1_epi32(four);
     }
 };
 

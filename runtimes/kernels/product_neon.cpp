@@ -21,7 +21,7 @@ namespace {
 
 // Vectors of 4 columns, two of them in a tile.
 struct Neon {
-    static constexpr int LANES = 4, COLUMNS = 8, BYTE_OFFSET = 0;
+    static constexpr int LANES = 4, COLUMNS = 8, ROWS = 4, BYTE_OFFSET = 0;
     using Int = int32x4_t;
     using Float = float32x4_t;
 
@@ -39,27 +39,58 @@ struct Neon {
         if constexpr (SHIFT < 4) shifted = vshlq_n_u8(shifted, 4 - SHIFT);
         return from_bytes(vandq_u8(shifted, vdupq_n_u8(MASK << 4)));
     }
-    // The instruction takes signed bytes on both sides; weights without a sign are below 64.
-    template <int BITS, int FROM, int TO>
-    static Int dot(const Int* w, const int8_t* q) {
-        Int even = vdupq_n_s32(0), odd = even;
-        for (int g = FROM; g < TO; g += 4) {
-            const int8x16_t x = vld1q_s8(q + 4 * g);
-            even = vdotq_laneq_s32(even, vreinterpretq_s8_s32(w[g]), x, 0);
-            odd = vdotq_laneq_s32(odd, vreinterpretq_s8_s32(w[g + 1]), x, 1);
-            even = vdotq_laneq_s32(even, vreinterpretq_s8_s32(w[g + 2]), x, 2);
-            odd = vdotq_laneq_s32(odd, vreinterpretq_s8_s32(w[g + 3]), x, 3);
-        }
-        return vaddq_s32(even, odd);
+    static Int group(const int8_t* p) {
+        int32_t four;
+        std::memcpy(&four, p, sizeof four);
+        return vdupq_n_s32(four);
     }
+
+    struct HalfScales {
+        Int first, second;
+
+        HalfScales(const uint8_t* p, const uint8_t* q) : first(signed_bytes(p)), second(signed_bytes(q)) {}
+
+    private:
+        static Int signed_bytes(const uint8_t* p) {
+            return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(four_bytes(p)))));
+        }
+    };
+
+    // The instruction takes signed bytes on both sides; weights without a sign are below 64.
+    static Int dot(Int sum, Int w, Int x) {
+        return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x));
+    }
+
+    template <int BITS, class = void>
+    struct Dot {
+        Int sum;
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y) {
+            sum = dot(dot(V == 0 ? vdupq_n_s32(0) : sum, a, x), b, y);
+        }
+        Int total() const { return sum; }
+    };
+
+    template <class Any>
+    struct Dot<6, Any> {
+        Int half[2];
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y, const HalfScales&) {
+            half[V / 2] = dot(dot(V % 2 == 0 ? vdupq_n_s32(0) : half[V / 2], a, x), b, y);
+        }
+        Int total(const HalfScales& scales, const int16_t* sums) const {
+            const Int first = vmulq_s32(minus(half[0], 32 * sums[0]), scales.first);
+            return vmlaq_s32(first, minus(half[1], 32 * sums[1]), scales.second);
+        }
+    };
+
     static Int minus(Int v, int32_t x) { return vsubq_s32(v, vdupq_n_s32(x)); }
     static Float to_float(Int v) { return vcvtq_f32_s32(v); }
     static Float zero() { return vdupq_n_f32(0); }
     static Float halves(const uint8_t* p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
-    static Float bytes(const uint8_t* p) { return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(four(p))))); }
-    static Float signed_bytes(const uint8_t* p) {
-        return to_float(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(four(p))))));
-    }
+    static Float bytes(const uint8_t* p) { return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(four_bytes(p))))); }
     static Float negative(Float v) { return vnegq_f32(v); }
     static Float times(Float a, Float b) { return vmulq_f32(a, b); }
     static Float by(Float a, float x) { return vmulq_n_f32(a, x); }
@@ -71,7 +102,7 @@ struct Neon {
     }
 
 private:
-    static uint8x8_t four(const uint8_t* p) {
+    static uint8x8_t four_bytes(const uint8_t* p) {
         uint32_t word;
         std::memcpy(&word, p, sizeof word);
         return vreinterpret_u8_u32(vdup_n_u32(word));

@@ -11,7 +11,7 @@ namespace edgespec {
 namespace {
 
 struct Plain {
-    static constexpr int LANES = 8, COLUMNS = 8, BYTE_OFFSET = 0;
+    static constexpr int LANES = 8, COLUMNS = 8, ROWS = 4, BYTE_OFFSET = 0;
     union Int {
         int32_t sums[LANES];
         uint8_t bytes[LANES * 4];
@@ -43,16 +43,45 @@ struct Plain {
     static Int fifth_bits(const Int& a) {
         return each([&](int i) { return (a.bytes[i] >> SHIFT & MASK) << 4; });
     }
-    template <int BITS, int FROM, int TO>
-    static Int dot(const Int* w, const int8_t* q) {
+    static const int8_t* group(const int8_t* p) { return p; }
+
+    struct HalfScales {
+        const uint8_t *first, *second;
+
+        HalfScales(const uint8_t* p, const uint8_t* q) : first(p), second(q) {}
+    };
+
+    template <int BITS, class = void>
+    struct Dot {
         Int sum{};
-        for (int g = FROM; g < TO; ++g)
-            for (int i = 0; i < LANES * 4; ++i) {
-                const int weight = BITS == 8 ? int8_t(w[g].bytes[i]) : w[g].bytes[i];
-                sum.sums[i / 4] += weight * q[4 * g + i % 4];
-            }
-        return sum;
-    }
+
+        template <int V>
+        void add(const Int& a, const Int& b, const int8_t* x, const int8_t* y) {
+            for (int i = 0; i < LANES * 4; ++i) sum.sums[i / 4] += number(a, i) * x[i % 4] + number(b, i) * y[i % 4];
+        }
+        Int total() const { return sum; }
+
+    private:
+        static int number(const Int& w, int i) { return BITS == 8 ? int8_t(w.bytes[i]) : w.bytes[i]; }
+    };
+
+    template <class Any>
+    struct Dot<6, Any> {
+        Dot<4> half[2];
+
+        template <int V>
+        void add(const Int& a, const Int& b, const int8_t* x, const int8_t* y, const HalfScales&) {
+            half[V / 2].template add<V>(a, b, x, y);
+        }
+        Int total(const HalfScales& scales, const int16_t* sums) const {
+            Int all;
+            for (int i = 0; i < LANES; ++i)
+                all.sums[i] = (half[0].sum.sums[i] - 32 * sums[0]) * int8_t(scales.first[i]) +
+                              (half[1].sum.sums[i] - 32 * sums[1]) * int8_t(scales.second[i]);
+            return all;
+        }
+    };
+
     static Int minus(Int v, int32_t x) {
         for (int32_t& lane : v.sums) lane -= x;
         return v;
@@ -73,9 +102,6 @@ struct Plain {
     }
     static Float bytes(const uint8_t* p) {
         return lanes([&](size_t i) { return float(p[i]); });
-    }
-    static Float signed_bytes(const uint8_t* p) {
-        return lanes([&](size_t i) { return float(int8_t(p[i])); });
     }
     static Float negative(const Float& a) {
         return lanes([&](size_t i) { return -a[i]; });

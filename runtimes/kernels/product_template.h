@@ -1,16 +1,23 @@
 // The product over one tile, written once for all instruction sets.
 //
-// `Isa` supplies vectors of int32 and float, a lane for each column of a part of the tile:
+// A tile is cut into parts as wide as a vector. Several rows are multiplied at once, and several parts: each vector of
+// weights, once unpacked, serves all rows, and each group of 4 inputs of a row, once loaded, serves all parts.
 //
-//   LANES, COLUMNS             columns of a vector; columns of a tile (a multiple)
+// `Isa` supplies vectors of int32 and float, a lane for each column of a part:
+//
+//   LANES, COLUMNS, ROWS       columns of a vector; columns of a tile (a multiple); rows at once, as registers allow
 //   Int, Float                 the vectors
 //   load(p), load_bytes(p)     LANES * 4 bytes; signed bytes, BYTE_OFFSET larger
 //   low_nibbles(v), high_nibbles(v), or_bits(a, b)
 //   fifth_bits<SHIFT, MASK>(v) ((v >> SHIFT) & MASK) << 4, for every byte
-//   dot<BITS, FROM, TO>(w, q)  in every lane, the sum over groups FROM to TO - 1 and their 4 inputs; the weights have so
-//                              many bits, without a sign up to 6
+//   group(p)                   4 bytes, in every lane
+//   HalfScales(p, q)           Q6_K's scales of both halves of a block, from signed bytes
+//   Dot<BITS>                  a sum of products, of weights that have so many bits, without a sign up to 6:
+//     add<V>(a, b, x, y)       adds those of groups 2V and 2V + 1: weights a with inputs x, b with y; in Dot<6> with
+//                              HalfScales as a fifth argument
+//     total()                  int32; in Dot<6> total(scales, sums): weights 32 smaller, `sums` the inputs' by halves
 //   minus(v, int), to_float(v), zero()
-//   halves(p), bytes(p), signed_bytes(p)             floats from half precision or bytes
+//   halves(p), bytes(p)        floats from half precision or bytes
 //   negative(a), times(a, b), by(a, float), add_product(sum, a, b), add_scaled(sum, a, float)
 //   store(p, v), prefetch(p, bytes)
 #pragma once
@@ -19,93 +26,165 @@
 
 namespace edgespec {
 
-// One block of one part of a tile, unpacked: its integers, and scales and minima as floats.
+// One block of one part of a tile. Integers are unpacked two groups at a time.
 template <class Isa, Type TYPE>
-struct Unpacked {
-    static constexpr Format F = format_of(TYPE);
-    typename Isa::Int w[GROUPS];
-    typename Isa::Float scale[2], minimum;
+class BlockPart {
+public:
+    using Int = typename Isa::Int;
+    using Float = typename Isa::Float;
+    using Dot = typename Isa::template Dot<format_of(TYPE).bits>;
 
-    Unpacked(const uint8_t* block, const uint8_t* factors, int part) {
-        constexpr int COLUMNS = Isa::COLUMNS, VECTOR = 4 * COLUMNS;
-        const uint8_t* nibbles = block + part * Isa::LANES * 4;
-        const uint8_t* high = nibbles + nibble_bytes(F) * COLUMNS;
-        const uint8_t* scales = block + (nibble_bytes(F) + high_bytes(F)) * COLUMNS;
+    BlockPart(const uint8_t* block, const uint8_t* factors, int part)
+        : nibbles_(block + part * Isa::LANES * 4), factors_(factors), column_(part * Isa::LANES) {
+        scales_ = block + (nibble_bytes(F) + high_bytes(F)) * Isa::COLUMNS;
+    }
+
+    // The weights of groups 2V and 2V + 1.
+    template <int V>
+    void unpack(Int& a, Int& b) const {
         if constexpr (F.bits == 8) {
-            for (int g = 0; g < GROUPS; ++g) w[g] = Isa::load_bytes(nibbles + g * VECTOR);
+            a = Isa::load_bytes(nibbles_ + 2 * V * VECTOR);
+            b = Isa::load_bytes(nibbles_ + (2 * V + 1) * VECTOR);
         } else {
-            for (int v = 0; v < GROUPS / 2; ++v) {
-                const typename Isa::Int both = Isa::load(nibbles + v * VECTOR);
-                w[v] = Isa::low_nibbles(both);
-                w[v + 4] = Isa::high_nibbles(both);
-            }
+            const Int both = Isa::load(nibbles_ + V * VECTOR);
+            a = Isa::low_nibbles(both);
+            b = Isa::high_nibbles(both);
         }
-        if constexpr (F.bits == 5) add_bits(Isa::load(high), w);
-        if constexpr (F.bits == 6) {
-            add_pairs(Isa::load(high), w);
-            add_pairs(Isa::load(high + VECTOR), w + 4);
+        if constexpr (F.bits == 5) add_bits<2 * V, 1>(0, a, b);
+        if constexpr (F.bits == 6) add_bits<4 * (V % 2), 3>(V / 2, a, b);
+    }
+
+    typename Isa::HalfScales half_scales() const {
+        return typename Isa::HalfScales(scales_ + column_, scales_ + Isa::COLUMNS + column_);
+    }
+
+    // What integer sums are multiplied with.
+    Float scale() const {
+        if constexpr (TYPE == Type::Q6_K) return Isa::halves(factors_ + 2 * column_);
+        else if constexpr (F.super) return Isa::times(Isa::halves(factors_ + 2 * column_), Isa::bytes(scales_ + column_));
+        else return Isa::halves(scales_ + 2 * column_);
+    }
+
+    // What is added for each 1 among the inputs.
+    Float minimum() const {
+        constexpr int SECOND = Isa::COLUMNS;
+        if constexpr (F.super) {
+            const Float factor = Isa::halves(factors_ + 2 * (SECOND + column_));
+            return Isa::negative(Isa::times(factor, Isa::bytes(scales_ + SECOND + column_)));
+        } else {
+            return Isa::halves(scales_ + 2 * (SECOND + column_));
         }
-        read_scales(scales, factors, part * Isa::LANES);
     }
 
 private:
-    static void add_bits(typename Isa::Int high, typename Isa::Int* w) {
-        w[0] = Isa::or_bits(w[0], Isa::template fifth_bits<0, 1>(high));
-        w[1] = Isa::or_bits(w[1], Isa::template fifth_bits<1, 1>(high));
-        w[2] = Isa::or_bits(w[2], Isa::template fifth_bits<2, 1>(high));
-        w[3] = Isa::or_bits(w[3], Isa::template fifth_bits<3, 1>(high));
-        w[4] = Isa::or_bits(w[4], Isa::template fifth_bits<4, 1>(high));
-        w[5] = Isa::or_bits(w[5], Isa::template fifth_bits<5, 1>(high));
-        w[6] = Isa::or_bits(w[6], Isa::template fifth_bits<6, 1>(high));
-        w[7] = Isa::or_bits(w[7], Isa::template fifth_bits<7, 1>(high));
+    static constexpr Format F = format_of(TYPE);
+    static constexpr int VECTOR = 4 * Isa::COLUMNS;
+
+    template <int SHIFT, int MASK>
+    void add_bits(int vector, Int& a, Int& b) const {
+        const Int high = Isa::load(nibbles_ + nibble_bytes(F) * Isa::COLUMNS + vector * VECTOR);
+        a = Isa::or_bits(a, Isa::template fifth_bits<SHIFT, MASK>(high));
+        b = Isa::or_bits(b, Isa::template fifth_bits<SHIFT + (MASK == 3 ? 2 : 1), MASK>(high));
     }
-    static void add_pairs(typename Isa::Int high, typename Isa::Int* w) {
-        w[0] = Isa::or_bits(w[0], Isa::template fifth_bits<0, 3>(high));
-        w[1] = Isa::or_bits(w[1], Isa::template fifth_bits<2, 3>(high));
-        w[2] = Isa::or_bits(w[2], Isa::template fifth_bits<4, 3>(high));
-        w[3] = Isa::or_bits(w[3], Isa::template fifth_bits<6, 3>(high));
-    }
-    void read_scales(const uint8_t* scales, const uint8_t* factors, int column) {
-        constexpr int COLUMNS = Isa::COLUMNS;
-        if constexpr (TYPE == Type::Q6_K) {
-            const typename Isa::Float factor = Isa::halves(factors + 2 * column);
-            scale[0] = Isa::times(factor, Isa::signed_bytes(scales + column));
-            scale[1] = Isa::times(factor, Isa::signed_bytes(scales + COLUMNS + column));
-        } else if constexpr (F.super) {
-            scale[0] = Isa::times(Isa::halves(factors + 2 * column), Isa::bytes(scales + column));
-            minimum = Isa::negative(
-                Isa::times(Isa::halves(factors + 2 * (COLUMNS + column)), Isa::bytes(scales + COLUMNS + column)));
-        } else {
-            scale[0] = Isa::halves(scales + 2 * column);
-            if constexpr (F.minimum) minimum = Isa::halves(scales + 2 * (COLUMNS + column));
-        }
-    }
+
+    const uint8_t *nibbles_, *factors_, *scales_;
+    int column_;
 };
 
-// sum + this block's share of the products with one row.
-template <class Isa, Type TYPE>
-inline typename Isa::Float add_block(typename Isa::Float sum, const Unpacked<Isa, TYPE>& block, const RowBlock& row) {
-    constexpr Format F = format_of(TYPE);
-    if constexpr (TYPE == Type::Q6_K) {
-        const auto first = Isa::minus(Isa::template dot<6, 0, 4>(block.w, row.q), F.offset * row.sum[0]);
-        const auto second = Isa::minus(Isa::template dot<6, 4, 8>(block.w, row.q), F.offset * row.sum[1]);
-        const auto weighted = Isa::times(Isa::to_float(first), block.scale[0]);
-        return Isa::add_scaled(sum, Isa::add_product(weighted, Isa::to_float(second), block.scale[1]), row.scale);
-    } else {
-        auto dot = Isa::template dot<F.bits, 0, 8>(block.w, row.q);
-        constexpr int OFFSET = F.bits == 8 ? Isa::BYTE_OFFSET : F.offset;
-        if constexpr (OFFSET != 0) dot = Isa::minus(dot, OFFSET * (row.sum[0] + row.sum[1]));
-        sum = Isa::add_product(sum, Isa::to_float(dot), Isa::by(block.scale[0], row.scale));
-        if constexpr (F.minimum) sum = Isa::add_scaled(sum, block.minimum, row.scaled_sum);
-        return sum;
+// The products of ROWS rows with one block of all parts.
+template <class Isa, Type TYPE, int ROWS>
+class BlockProducts {
+public:
+    static constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
+    using Float = typename Isa::Float;
+
+    BlockProducts(const uint8_t* block, const uint8_t* factors, const RowBlock* rows, int64_t stride)
+        : block_(block), factors_(factors), rows_(rows), stride_(stride) {
+        add<0>();
+        add<1>();
+        add<2>();
+        add<3>();
+    }
+
+    void add_to(Float (&sums)[PARTS][ROWS]) const {
+#pragma GCC unroll 4
+        for (int p = 0; p < PARTS; ++p) {
+            const Part part(block_, factors_, p);
+            const Float scale = part.scale();
+            Float minimum;
+            if constexpr (F.minimum) minimum = part.minimum();
+#pragma GCC unroll 8
+            for (int r = 0; r < ROWS; ++r) {
+                const RowBlock& row = rows_[r * stride_];
+                const Float factor = Isa::by(scale, row.scale);
+                sums[p][r] = Isa::add_product(sums[p][r], Isa::to_float(total(p, r, row)), factor);
+                if constexpr (F.minimum) sums[p][r] = Isa::add_scaled(sums[p][r], minimum, row.scaled_sum);
+            }
+        }
+    }
+
+private:
+    static constexpr Format F = format_of(TYPE);
+    using Part = BlockPart<Isa, TYPE>;
+    using Int = typename Isa::Int;
+
+    template <int V>
+    void add() {
+        Int a[PARTS], b[PARTS];
+#pragma GCC unroll 4
+        for (int p = 0; p < PARTS; ++p) Part(block_, factors_, p).template unpack<V>(a[p], b[p]);
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; ++r) {
+            const int8_t* q = rows_[r * stride_].q + 8 * V;
+            const auto x = Isa::group(q), y = Isa::group(q + 4);
+#pragma GCC unroll 4
+            for (int p = 0; p < PARTS; ++p) {
+                if constexpr (TYPE == Type::Q6_K)
+                    dots_[p][r].template add<V>(a[p], b[p], x, y, Part(block_, factors_, p).half_scales());
+                else
+                    dots_[p][r].template add<V>(a[p], b[p], x, y);
+            }
+        }
+    }
+
+    Int total(int p, int r, const RowBlock& row) const {
+        if constexpr (TYPE == Type::Q6_K) {
+            return dots_[p][r].total(Part(block_, factors_, p).half_scales(), row.sums);
+        } else {
+            constexpr int OFFSET = F.bits == 8 ? Isa::BYTE_OFFSET : F.offset;
+            const Int dot = dots_[p][r].total();
+            if constexpr (OFFSET == 0) return dot;
+            else return Isa::minus(dot, OFFSET * row.sum);
+        }
+    }
+
+    const uint8_t *block_, *factors_;
+    const RowBlock* rows_;
+    int64_t stride_;
+    typename Part::Dot dots_[PARTS][ROWS];
+};
+
+template <class Isa, int ROWS>
+void store_sums(const typename Isa::Float (&sums)[Isa::COLUMNS / Isa::LANES][ROWS], float* target, int64_t stride, int outputs) {
+    for (int p = 0; p < Isa::COLUMNS / Isa::LANES; ++p) {
+        const int here = outputs - p * Isa::LANES;
+        for (int r = 0; r < ROWS && here > 0; ++r) {
+            float* to = target + r * stride + p * Isa::LANES;
+            if (here >= Isa::LANES) {
+                Isa::store(to, sums[p][r]);
+            } else {
+                alignas(64) float all[Isa::LANES];
+                Isa::store(all, sums[p][r]);
+                for (int c = 0; c < here; ++c) to[c] = all[c];
+            }
+        }
     }
 }
 
-// ROWS rows at once: the weights are unpacked once for all of them.
 template <class Isa, Type TYPE, int ROWS>
 void multiply_rows(const uint8_t* tile, int64_t inputs, const RowBlock* rows, float* target, int64_t stride, int outputs) {
     constexpr Format F = format_of(TYPE);
-    constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
+    constexpr int PARTS = Isa::COLUMNS / Isa::LANES, BYTES = block_bytes(F) * Isa::COLUMNS;
     const int64_t blocks = inputs / BLOCK;
     typename Isa::Float sums[PARTS][ROWS];
     for (auto& part : sums)
@@ -118,44 +197,30 @@ void multiply_rows(const uint8_t* tile, int64_t inputs, const RowBlock* rows, fl
                 tile += factor_bytes(F) * Isa::COLUMNS;
             }
         }
-        for (int part = 0; part < PARTS; ++part) {
-            const Unpacked<Isa, TYPE> block(tile, factors, part);
-            for (int r = 0; r < ROWS; ++r)
-                sums[part][r] = add_block<Isa, TYPE>(sums[part][r], block, rows[r * blocks + i]);
-        }
-        tile += block_bytes(F) * Isa::COLUMNS;
-        Isa::prefetch(tile + 6 * block_bytes(F) * Isa::COLUMNS, block_bytes(F) * Isa::COLUMNS);
+        Isa::prefetch(tile + 4 * BYTES, BYTES);
+        BlockProducts<Isa, TYPE, ROWS>(tile, factors, rows + i, blocks).add_to(sums);
+        tile += BYTES;
     }
-    for (int part = 0; part < PARTS; ++part) {
-        const int here = outputs - part * Isa::LANES;
-        if (here <= 0) break;
-        for (int r = 0; r < ROWS; ++r) {
-            float* to = target + r * stride + part * Isa::LANES;
-            if (here >= Isa::LANES) {
-                Isa::store(to, sums[part][r]);
-            } else {
-                alignas(64) float all[Isa::LANES];
-                Isa::store(all, sums[part][r]);
-                for (int c = 0; c < here; ++c) to[c] = all[c];
-            }
-        }
-    }
+    store_sums<Isa, ROWS>(sums, target, stride, outputs);
+}
+
+using RowsProduct = void (*)(const uint8_t*, int64_t, const RowBlock*, float*, int64_t, int);
+
+// The instances for 1 to Isa::ROWS rows.
+template <class Isa, Type TYPE, int... LESS>
+RowsProduct rows_product(int64_t rows, std::integer_sequence<int, LESS...>) {
+    static constexpr RowsProduct INSTANCES[] = {multiply_rows<Isa, TYPE, LESS + 1>...};
+    return INSTANCES[rows - 1];
 }
 
 // The rows in as few and as even steps as the instances allow.
 template <class Isa, Type TYPE>
 void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, int64_t count, float* target,
                    int64_t stride, int outputs) {
-    using Step = void (*)(const uint8_t*, int64_t, const RowBlock*, float*, int64_t, int);
-    constexpr Step STEPS[] = {
-        multiply_rows<Isa, TYPE, 1>, multiply_rows<Isa, TYPE, 2>, multiply_rows<Isa, TYPE, 3>,
-        multiply_rows<Isa, TYPE, 4>, multiply_rows<Isa, TYPE, 5>, multiply_rows<Isa, TYPE, 6>,
-        multiply_rows<Isa, TYPE, 7>, multiply_rows<Isa, TYPE, 8>,
-    };
-    constexpr int64_t MOST = sizeof STEPS / sizeof *STEPS;
-    for (int64_t steps = (count + MOST - 1) / MOST, done = 0; steps > 0; --steps) {
+    for (int64_t steps = (count + Isa::ROWS - 1) / Isa::ROWS, done = 0; steps > 0; --steps) {
         const int64_t now = (count - done + steps - 1) / steps;
-        STEPS[now - 1](tile, inputs, rows + done * (inputs / BLOCK), target + done * stride, stride, outputs);
+        const RowsProduct multiply = rows_product<Isa, TYPE>(now, std::make_integer_sequence<int, Isa::ROWS>());
+        multiply(tile, inputs, rows + done * (inputs / BLOCK), target + done * stride, stride, outputs);
         done += now;
     }
 }

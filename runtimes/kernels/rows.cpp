@@ -38,8 +38,9 @@ void quantize_row(const float* row, int64_t inputs, RowBlock* target) {
         }
         for (int k = 0; k < BLOCK; ++k) target->q[k] = int8_t(q[k]);
         for (int k = 0; k < 16; ++k) sum[0] += q[k], sum[1] += q[k + 16];
-        std::memcpy(target->sum, sum, sizeof sum);
-        target->scaled_sum = target->scale * float(sum[0] + sum[1]);
+        target->sum = sum[0] + sum[1];
+        for (int half = 0; half < 2; ++half) target->sums[half] = int16_t(sum[half]);
+        target->scaled_sum = target->scale * float(target->sum);
     }
 }
 

@@ -12,7 +12,8 @@ struct RowBlock {
     int8_t q[BLOCK];
     float scale;
     float scaled_sum;  // scale * the sum of the integers
-    int32_t sum[2];    // of the integers, by halves of 16
+    int32_t sum;       // of the integers
+    int16_t sums[2];   // by halves of 16
 };
 
 // Quantize `inputs` numbers (a multiple of 32) as ggml does for Q8_0, except that the scale stays in single precision.
