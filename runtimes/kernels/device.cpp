@@ -147,6 +147,11 @@ private:
         } else if (node->op == operations.get_rows && holds_tiles(node->src[0])) {
             lookups_.push_back({Type(node->src[0]->type), path->columns, node});
             node = custom(*node, Lookup::run, &lookups_.back());
+        } else if (node->op == operations.attention && is_plain_attention(*node)) {
+            Attending& attending = attentions_.emplace_back();
+            attending.attend = path->attention;
+            attending.node = node;
+            node = custom(*node, Attending::run, &attending);
         }
         ggml.ggml_graph_add_node(made, node);
     }
@@ -167,6 +172,7 @@ private:
     std::deque<Quantization> quantizations_;
     std::deque<Product> products_;
     std::deque<Lookup> lookups_;
+    std::deque<Attending> attentions_;
 };
 
 // Backends

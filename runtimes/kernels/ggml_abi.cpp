@@ -36,8 +36,10 @@ const char* check_abi(const Ggml& ggml, Operations* operations) {
     const Registry* registry = ggml.ggml_backend_dev_backend_reg(cpu);
     if (registry->api_version != BACKEND_API) return "its backend interface has another version";
     if (const char* problem = check_tensors(ggml)) return problem;
-    *operations = {operation(ggml, "MUL_MAT"), operation(ggml, "GET_ROWS"), operation(ggml, "CUSTOM")};
-    if (operations->mul_mat < 0 || operations->get_rows < 0 || operations->custom < 0)
+    *operations = {operation(ggml, "MUL_MAT"), operation(ggml, "GET_ROWS"), operation(ggml, "FLASH_ATTN_EXT"),
+                   operation(ggml, "CUSTOM")};
+    if (operations->mul_mat < 0 || operations->get_rows < 0 || operations->attention < 0 ||
+        operations->custom < 0)
         return "its operations have other names";
     return nullptr;
 }

@@ -10,7 +10,7 @@
 namespace edgespec {
 
 constexpr int BACKEND_API = 2;
-constexpr int TYPE_F32 = 0, TYPE_I8 = 24, TYPE_I32 = 26;
+constexpr int TYPE_F32 = 0, TYPE_F16 = 1, TYPE_I8 = 24, TYPE_I32 = 26;
 constexpr int DEVICE_CPU = 0, DEVICE_ACCELERATOR = 3;
 constexpr int STATUS_OK = 0, STATUS_NO_MEMORY = -2;
 constexpr int ALL_THREADS = -1;
@@ -176,7 +176,7 @@ struct Ggml {
 
 // The numbers that this ggml gives to operations, which change as operations are added.
 struct Operations {
-    int mul_mat, get_rows, custom;
+    int mul_mat, get_rows, attention, custom;
 };
 
 // Compare these declarations with the library. Returns what doesn't fit, or nullptr.

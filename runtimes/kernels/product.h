@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "attention.h"
 #include "layout.h"
 #include "rows.h"
 
@@ -21,6 +22,7 @@ struct Path {
     int columns;                        // of its tiles
     bool (*runs_here)();                // whether this processor has the instructions
     TileProduct (*product)(Type type);  // for a kind of weights
+    AttentionFunction attention;
 };
 
 // All paths that this binary holds, the fastest first; the last one is plain C++.

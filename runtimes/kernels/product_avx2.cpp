@@ -6,10 +6,14 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 EDGESPEC_TARGET("avx2,fma,f16c")
 #include "product_avx2.h"
+#include "attention_template.h"
 #include "product_template.h"
 
 namespace edgespec {
@@ -19,7 +23,7 @@ EDGESPEC_TARGET_END
 
 namespace edgespec {
 extern const Path AVX2;
-const Path AVX2 = {"avx2", Avx2::COLUMNS, has_avx2, avx2_product};
+const Path AVX2 = {"avx2", Avx2::COLUMNS, has_avx2, avx2_product, attend<Avx2>};
 }  // namespace edgespec
 
 #endif

@@ -130,6 +130,22 @@ struct Avx2 {
     static Float by(Float a, float x) { return _mm256_mul_ps(a, _mm256_set1_ps(x)); }
     static Float add_product(Float sum, Float a, Float b) { return _mm256_fmadd_ps(a, b, sum); }
     static Float add_scaled(Float sum, Float a, float x) { return _mm256_fmadd_ps(a, _mm256_set1_ps(x), sum); }
+    static Float floats(const void* p) { return _mm256_loadu_ps(static_cast<const float*>(p)); }
+    static Float set(float x) { return _mm256_set1_ps(x); }
+    static Float larger(Float a, Float b) { return _mm256_max_ps(a, b); }
+    static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
+    static Float sums_of(const Float* v) {
+        const Float low = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+        const Float high = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
+        return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+    }
+    static Float by_power(Float a, Float n) {
+        const Int exponent = _mm256_slli_epi32(_mm256_castps_si256(n), 23);
+        return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), exponent));
+    }
+    static Float where_above(Float x, float least, Float a) {
+        return _mm256_and_ps(_mm256_cmp_ps(x, set(least), _CMP_GT_OQ), a);
+    }
     static void store(float* p, Float v) { _mm256_storeu_ps(p, v); }
     static void prefetch(const uint8_t* p, int bytes) {
         for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);

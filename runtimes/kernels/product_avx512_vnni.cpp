@@ -6,9 +6,13 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 EDGESPEC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+#include "attention_template.h"
 #include "product_template.h"
 
 namespace edgespec {
@@ -91,6 +95,22 @@ struct Avx512Vnni {
     static Float by(Float a, float x) { return _mm512_mul_ps(a, _mm512_set1_ps(x)); }
     static Float add_product(Float sum, Float a, Float b) { return _mm512_fmadd_ps(a, b, sum); }
     static Float add_scaled(Float sum, Float a, float x) { return _mm512_fmadd_ps(a, _mm512_set1_ps(x), sum); }
+    static Float floats(const void* p) { return _mm512_loadu_ps(p); }
+    static Float set(float x) { return _mm512_set1_ps(x); }
+    static Float larger(Float a, Float b) { return _mm512_max_ps(a, b); }
+    static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
+    static Float sums_of(const Float* v) {
+        float sums[LANES];
+        for (int i = 0; i < LANES; ++i) sums[i] = _mm512_reduce_add_ps(v[i]);
+        return floats(sums);
+    }
+    static Float by_power(Float a, Float n) {
+        const Int exponent = _mm512_slli_epi32(_mm512_castps_si512(n), 23);
+        return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), exponent));
+    }
+    static Float where_above(Float x, float least, Float a) {
+        return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, set(least), _CMP_GT_OQ), a);
+    }
     static void store(float* p, Float v) { _mm512_storeu_ps(p, v); }
     static void prefetch(const uint8_t* p, int bytes) {
         for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
@@ -105,7 +125,7 @@ EDGESPEC_TARGET_END
 
 namespace edgespec {
 extern const Path AVX512_VNNI;
-const Path AVX512_VNNI = {"avx512-vnni", Avx512Vnni::COLUMNS, has_avx512_vnni, avx512_vnni_product};
+const Path AVX512_VNNI = {"avx512-vnni", Avx512Vnni::COLUMNS, has_avx512_vnni, avx512_vnni_product, attend<Avx512Vnni>};
 }  // namespace edgespec
 
 #endif

@@ -6,10 +6,14 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 EDGESPEC_TARGET("avx2,fma,f16c,avxvnni")
 #include "product_avx2.h"
+#include "attention_template.h"
 #include "product_template.h"
 
 namespace edgespec {
@@ -65,7 +69,7 @@ EDGESPEC_TARGET_END
 
 namespace edgespec {
 extern const Path AVX_VNNI;
-const Path AVX_VNNI = {"avx-vnni", AvxVnni::COLUMNS, has_avx_vnni, avx_vnni_product};
+const Path AVX_VNNI = {"avx-vnni", AvxVnni::COLUMNS, has_avx_vnni, avx_vnni_product, attend<AvxVnni>};
 }  // namespace edgespec
 
 #endif

@@ -6,13 +6,17 @@
 
 #include <arm_neon.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #if defined(__clang__)
 EDGESPEC_TARGET("dotprod")
 #else
 EDGESPEC_TARGET("+dotprod")
 #endif
+#include "attention_template.h"
 #include "product_template.h"
 
 namespace edgespec {
@@ -96,6 +100,18 @@ struct Neon {
     static Float by(Float a, float x) { return vmulq_n_f32(a, x); }
     static Float add_product(Float sum, Float a, Float b) { return vfmaq_f32(sum, a, b); }
     static Float add_scaled(Float sum, Float a, float x) { return vfmaq_n_f32(sum, a, x); }
+    static Float floats(const void* p) { return vld1q_f32(static_cast<const float*>(p)); }
+    static Float set(float x) { return vdupq_n_f32(x); }
+    static Float larger(Float a, Float b) { return vmaxq_f32(a, b); }
+    static Float add(Float a, Float b) { return vaddq_f32(a, b); }
+    static Float sums_of(const Float* v) { return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3])); }
+    static Float by_power(Float a, Float n) {
+        const Int exponent = vshlq_n_s32(vreinterpretq_s32_f32(n), 23);
+        return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), exponent));
+    }
+    static Float where_above(Float x, float least, Float a) {
+        return vreinterpretq_f32_u32(vandq_u32(vcgtq_f32(x, set(least)), vreinterpretq_u32_f32(a)));
+    }
     static void store(float* p, Float v) { vst1q_f32(p, v); }
     static void prefetch(const uint8_t* p, int bytes) {
         for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
@@ -117,7 +133,7 @@ EDGESPEC_TARGET_END
 
 namespace edgespec {
 extern const Path NEON_DOT;
-const Path NEON_DOT = {"neon-dotprod", Neon::COLUMNS, has_neon_dot, neon_product};
+const Path NEON_DOT = {"neon-dotprod", Neon::COLUMNS, has_neon_dot, neon_product, attend<Neon>};
 }  // namespace edgespec
 
 #endif

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "product.h"
+#include "attention_template.h"
 #include "product_template.h"
 
 namespace edgespec {
@@ -118,6 +119,32 @@ struct Plain {
     static Float add_scaled(const Float& sum, const Float& a, float x) {
         return lanes([&](size_t i) { return std::fma(a[i], x, sum[i]); });
     }
+    static Float floats(const void* p) {
+        Float v;
+        std::memcpy(v.data(), p, sizeof v);
+        return v;
+    }
+    static Float set(float x) {
+        return lanes([&](size_t) { return x; });
+    }
+    static Float larger(const Float& a, const Float& b) {
+        return lanes([&](size_t i) { return a[i] > b[i] ? a[i] : b[i]; });
+    }
+    static Float add(const Float& a, const Float& b) {
+        return lanes([&](size_t i) { return a[i] + b[i]; });
+    }
+    static Float sums_of(const Float* v) {
+        return lanes([&](size_t i) {
+            const Float& x = v[i];
+            return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
+        });
+    }
+    static Float by_power(const Float& a, const Float& n) {
+        return lanes([&](size_t i) { return std::ldexp(a[i], int(n[i] - 12582912.0f)); });
+    }
+    static Float where_above(const Float& x, float least, const Float& a) {
+        return lanes([&](size_t i) { return x[i] > least ? a[i] : 0.0f; });
+    }
     static void store(float* p, const Float& v) { std::memcpy(p, v.data(), sizeof v); }
     static void prefetch(const uint8_t*, int) {}
 };
@@ -129,6 +156,6 @@ TileProduct plain_product(Type type) { return tile_product<Plain>(type); }
 }  // namespace
 
 extern const Path PLAIN;
-const Path PLAIN = {"plain", Plain::COLUMNS, anywhere, plain_product};
+const Path PLAIN = {"plain", Plain::COLUMNS, anywhere, plain_product, attend<Plain>};
 
 }  // namespace edgespec

@@ -52,6 +52,22 @@ void Product::run(Tensor*, int, int threads, void* self) {
     }
 }
 
+void Attending::run(Tensor*, int, int threads, void* self) {
+    Attending& work = *static_cast<Attending*>(self);
+    const Tensor &q = *work.node->src[0], &k = *work.node->src[1];
+    const int64_t queries = q.ne[1] * (q.ne[2] / k.ne[2]), groups = k.ne[2] * q.ne[3];  // of queries with the same keys
+    int64_t size = MAX_QUERIES;
+    while (size > 1 && groups * ((queries + size - 1) / size) < threads) size /= 2;
+    const int64_t pieces = (queries + size - 1) / size;
+    for (;;) {
+        const int64_t i = work.next.fetch_add(1, std::memory_order_relaxed);
+        if (i >= groups * pieces) return;
+        // pieces of equal size: with 17 queries rather 9 and 8 than 16 and 1
+        const int64_t group = i / pieces, from = queries * (i % pieces) / pieces, to = queries * (i % pieces + 1) / pieces;
+        work.attend({work.node, group / k.ne[2], group % k.ne[2], from, to - from});
+    }
+}
+
 void Lookup::run(Tensor*, int thread, int threads, void* self) {
     const Lookup& work = *static_cast<Lookup*>(self);
     const Tensor &node = *work.node, &weights = *node.src[0], &indices = *node.src[1];

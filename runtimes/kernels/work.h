@@ -39,6 +39,15 @@ struct Lookup {
     static void run(Tensor*, int thread, int threads, void* self);
 };
 
+// All heads and rows of a FLASH_ATTN_EXT node.
+struct Attending {
+    AttentionFunction attend;
+    const Tensor* node;
+    std::atomic<int64_t> next{0};  // piece that nobody has taken yet
+
+    static void run(Tensor*, int thread, int threads, void* self);
+};
+
 int64_t row_count(const Tensor& tensor);
 
 }  // namespace edgespec
