@@ -181,8 +181,15 @@ void store_sums(const typename Isa::Float (&sums)[Isa::COLUMNS / Isa::LANES][ROW
     }
 }
 
+// What to fetch from memory while a block is worked on.
+struct Ahead {
+    const uint8_t* from;
+    int bytes;
+};
+
 template <class Isa, Type TYPE, int ROWS>
-void multiply_rows(const uint8_t* tile, int64_t inputs, const RowBlock* rows, float* target, int64_t stride, int outputs) {
+void multiply_rows(const uint8_t* tile, int64_t inputs, const RowBlock* rows, float* target, int64_t stride, int outputs,
+                   Ahead ahead) {
     constexpr Format F = format_of(TYPE);
     constexpr int PARTS = Isa::COLUMNS / Isa::LANES, BYTES = block_bytes(F) * Isa::COLUMNS;
     const int64_t blocks = inputs / BLOCK;
@@ -197,14 +204,15 @@ void multiply_rows(const uint8_t* tile, int64_t inputs, const RowBlock* rows, fl
                 tile += factor_bytes(F) * Isa::COLUMNS;
             }
         }
-        Isa::prefetch(tile + 4 * BYTES, BYTES);
+        Isa::prefetch(ahead.from, ahead.bytes);
+        ahead.from += ahead.bytes;
         BlockProducts<Isa, TYPE, ROWS>(tile, factors, rows + i, blocks).add_to(sums);
         tile += BYTES;
     }
     store_sums<Isa, ROWS>(sums, target, stride, outputs);
 }
 
-using RowsProduct = void (*)(const uint8_t*, int64_t, const RowBlock*, float*, int64_t, int);
+using RowsProduct = void (*)(const uint8_t*, int64_t, const RowBlock*, float*, int64_t, int, Ahead);
 
 // The instances for 1 to Isa::ROWS rows.
 template <class Isa, Type TYPE, int... LESS>
@@ -213,14 +221,20 @@ RowsProduct rows_product(int64_t rows, std::integer_sequence<int, LESS...>) {
     return INSTANCES[rows - 1];
 }
 
-// The rows in as few and as even steps as the instances allow.
+// The rows in as few and as even steps as the instances allow. A tile comes from memory while the one before it is
+// worked on, evenly spread over its steps: the first of them would wait for memory, and the others leave it idle.
 template <class Isa, Type TYPE>
 void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, int64_t count, float* target,
                    int64_t stride, int outputs) {
-    for (int64_t steps = (count + Isa::ROWS - 1) / Isa::ROWS, done = 0; steps > 0; --steps) {
+    constexpr int BYTES = block_bytes(format_of(TYPE)) * Isa::COLUMNS;
+    int64_t steps = (count + Isa::ROWS - 1) / Isa::ROWS;
+    const int64_t size = int64_t(tile_bytes(format_of(TYPE), inputs, Isa::COLUMNS)), share = size / steps;
+    Ahead ahead = {tile + size, int(BYTES / steps)};
+    if (steps == 1) ahead.from = tile + 4 * BYTES;
+    for (int64_t done = 0; steps > 0; --steps, ahead.from += share) {
         const int64_t now = (count - done + steps - 1) / steps;
         const RowsProduct multiply = rows_product<Isa, TYPE>(now, std::make_integer_sequence<int, Isa::ROWS>());
-        multiply(tile, inputs, rows + done * (inputs / BLOCK), target + done * stride, stride, outputs);
+        multiply(tile, inputs, rows + done * (inputs / BLOCK), target + done * stride, stride, outputs, ahead);
         done += now;
     }
 }
