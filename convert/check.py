@@ -18,6 +18,7 @@ from edgespec.runtimes.trial import ensure_tried
 
 from .agreement import Agreement, compare, context_of, encoded, leading_bos, scored
 from .checkpoint import Checkpoint
+from .quantize import FLOATS
 from .texts import PASSAGE, snippets
 from .work import finished
 
@@ -28,7 +29,7 @@ _LIMITS = {
 """Type -> the largest `Agreement.error` that is still only rounding: several times what real models show; models that
 have nothing to do with each other are near 1.4, and one matrix in the wrong place brings most of that."""
 _ROUNDED_REFERENCE = 0.1
-"""The same where the reference itself was computed in 16 bits."""
+"""The same where the reference itself was computed with rounded numbers."""
 _MEMORY_SHARE = 0.8
 
 
@@ -43,7 +44,7 @@ class Reference(NamedTuple):
         tokens: what was scored.
         logits: a file of float32 logits (tokens, vocabulary).
         by: what computed it, for people.
-        rounded: whether it was computed in 16 bits.
+        rounded: whether it was computed in 16 bits, or with inputs of 8 bits.
     """
 
     texts: list[str]
@@ -78,7 +79,9 @@ def gguf_reference(path: Path, folder: Path) -> Reference:
                 file.write(np.asarray(row, "<f4").tobytes())
 
     logits = finished(folder / "reference.npy", score)
-    return Reference(texts(), ids, bos, _eos(path), tokens, logits, "llama.cpp")
+    # llama.cpp multiplies weights of few bits with inputs of 8 bits, floats with floats
+    rounded = any(len(tensor.shape) > 1 and tensor.type.name not in FLOATS for tensor in checked_header(path).tensors)
+    return Reference(texts(), ids, bos, _eos(path), tokens, logits, "llama.cpp", rounded)
 
 
 def _eos(path: Path) -> int | None:

@@ -27,7 +27,7 @@ QUANT_TYPES = {
     "Q4_K_M": (15, 4.9), "Q4_0": (2, 4.6), "Q4_1": (3, 5.1),
 }  # fmt: skip
 """Name -> llama.cpp's number (llama.h, enum llama_ftype) and about how many bits a weight takes."""
-_FLOATS = ("F64", "F32", "F16", "BF16")
+FLOATS = ("F64", "F32", "F16", "BF16")
 _TENSOR = re.compile(r"\[ *(\d+)/ *(\d+)\] +(\S+) ")
 Progress = Callable[[int, int, str], None]
 """Called with the number of a tensor, how many there are, and its name."""
@@ -66,7 +66,7 @@ def main_type(header: GGUFHeader) -> str:
 
 def is_low_bit(header: GGUFHeader) -> bool:
     """Whether most of it was quantized already."""
-    return main_type(header) not in (*_FLOATS, "Q8_0")
+    return main_type(header) not in (*FLOATS, "Q8_0")
 
 
 def replaced_types(header: GGUFHeader, quant: str) -> str | None:
@@ -74,7 +74,7 @@ def replaced_types(header: GGUFHeader, quant: str) -> str | None:
     if "_K" not in quant:
         return None
     odd = [tensor for tensor in header.tensors if len(tensor.shape) > 1 and tensor.shape[0] % 256]
-    used = sorted({tensor.type.name for tensor in odd} - set(_FLOATS))
+    used = sorted({tensor.type.name for tensor in odd} - set(FLOATS))
     if not used:
         return None
     widths = " and ".join(map(str, sorted({tensor.shape[0] for tensor in odd})))

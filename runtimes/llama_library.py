@@ -89,8 +89,8 @@ def ggml() -> ctypes.CDLL:
     """The ggml under llama.cpp, whose device calls llama-cpp-python doesn't wrap."""
     from llama_cpp._ggml import libggml
 
-    # looked up through libllama: llama-cpp-python itself loads libggml.so, libllama needs libggml.so.0, and where a wheel
-    # made two files of the link, these are two libraries with two lists of devices
+    # looked up through libllama: llama-cpp-python itself loads libggml.so, libllama needs libggml.so.0, and where a
+    # wheel made two files of the link, these are two libraries with two lists of devices
     library = ctypes.CDLL(llama()._lib._name)
     if not hasattr(library, "ggml_backend_dev_count"):  # Windows looks at the library alone, but loads none twice
         library = libggml

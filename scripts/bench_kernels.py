@@ -16,10 +16,8 @@ import click
 import numpy as np
 
 from edgespec.bench.machine import machine_facts
-from edgespec.runtimes import RuntimeOptions, TokenTree, Work
-from edgespec.runtimes.base import Runtime
+from edgespec.runtimes import Runtime, RuntimeOptions, TokenTree, Work, runtime_class
 from edgespec.runtimes.kernels import kernels
-from edgespec.runtimes.llamacpp import LlamaCpp, LlamaCppStock
 
 
 class _Timed:
@@ -71,7 +69,7 @@ def main(model: Path, context: int, rounds: int, sizes: str, prefill: int) -> No
     wanted = [int(n) for n in sizes.split(",")]
     options = RuntimeOptions(ctx=max(context, prefill) + max(wanted), sequences=2, branches=1)
     click.echo(f"{model.name}; {machine_facts()['summary']}; kernels: {kernels().path or kernels().reason}")
-    runtimes = [cls.load(model, options) for cls in (LlamaCpp, LlamaCppStock)]
+    runtimes = [runtime_class(name).load(model, options) for name in ("llamacpp", "llamacpp-stock")]
     count = context + max(max(wanted), prefill)
     tokens = [int(t) for t in np.linspace(100, runtimes[0].vocabulary.size - 100, count)]
     timed = [_Timed(runtime, tokens, context) for runtime in runtimes]

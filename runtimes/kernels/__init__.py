@@ -1,8 +1,8 @@
 """Our products of quantized weights with a few rows, put under llama.cpp as a device of ggml's.
 
 The library is built when the package is installed, if there is a compiler. Nothing here computes by itself: once
-`kernels()` was called, models that are loaded inside of `in_use(True)` hold their weights in our order, and ggml's threads
-run our functions for them.
+`kernels()` was called, models that are loaded inside of `in_use(True)` hold their weights in our order, and ggml's
+threads run our functions for them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def library() -> ctypes.CDLL | None:
 
 def paths() -> list[str]:
     """The instruction sets that this processor and this build have, the fastest first, plain C++ last."""
-    ours, found = library(), []
+    ours = library()
+    found: list[str] = []
     while ours is not None and (name := ours.edgespec_path(len(found))) is not None:
         found.append(name.decode())
     return found
