@@ -13,7 +13,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 FOLDER = "runtimes/kernels"
-UNIX = ["-std=c++17", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]
+UNIX = ["-std=c++17", "-O3", "-g0", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]
 MICROSOFT = ["/std:c++17", "/O2", "/fp:precise", "/EHsc"]
 
 

@@ -31,8 +31,6 @@ from .templates import ChatTemplate
 DEFAULT_CONTEXT = 4096
 MAX_BRANCHES = 16
 _DRAFT_SIZES = (1, 2, 16)
-_STABLE = {"cache_type": "bf16", "repack": False}
-"""With other caches llama.cpp's attention, and with rearranged weights its products, treat few tokens differently."""
 Notify = Callable[[str], None]
 
 
@@ -62,8 +60,8 @@ def load(
         draft_length: "auto" (expected tokens per second), "practice" (by recent acceptance) or a number.
         draft_branches: paths that a draft model's tree follows at once; 1: a chain.
         bit_exact: draft only as much as one pass computes exactly like single passes, to the last bit, so that not even
-            a near-tie can turn (see `edgespec.stability`). Unless they are given, `cache_type` is then "bf16" and
-            `repack` False, with which that is the most.
+            a near-tie can turn (see `edgespec.stability`). Options that aren't given are then those with which that is
+            the most (see `Runtime.stable_options`).
         notify: called with one-line notices.
         on_load: called with the loaded share of the target, 0 to 1.
         **options: further fields of `RuntimeOptions`.
@@ -83,11 +81,11 @@ def load(
         raise UsageError(f"on_load is {shown(on_load)}; a function of one number is needed")
     pack = _pack(model, draft)
     header = vetted(pack.target)
-    for name, value in _STABLE.items() if bit_exact else ():
+    backend = runtime_class(next(iter(RUNTIMES)) if runtime == "auto" else runtime)
+    for name, value in backend.stable_options().items() if bit_exact else ():
         options.setdefault(name, value)
     options.setdefault("branches", MAX_LENGTH if draft_branches > 1 else 1)
     settings = _runtime_options(ctx, header, options, say)
-    backend = runtime_class(next(iter(RUNTIMES)) if runtime == "auto" else runtime)
     with contextlib.ExitStack() as opened:  # closed in turn where something fails
         template = _template(pack, header)
         if template is not None:

@@ -158,6 +158,11 @@ class Runtime(Protocol):
     def load(cls, path: Path, options: RuntimeOptions, progress: Callable[[float], None] | None = None) -> Runtime:
         """Load a model file that was checked."""
 
+    @classmethod
+    def stable_options(cls) -> dict[str, Any]:
+        """Fields of `RuntimeOptions` with which most tokens fit in a pass that gives, to the last bit, what passes over
+        single tokens give."""
+
     @property
     def vocabulary(self) -> Vocabulary: ...
     @property

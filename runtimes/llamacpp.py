@@ -69,6 +69,13 @@ class LlamaCpp:
         self._hidden = False
 
     @classmethod
+    def stable_options(cls) -> dict[str, Any]:
+        """Our kernels need none. With other caches llama.cpp's attention, and with rearranged weights its products,
+        treat few tokens differently."""
+        ours = not cls.stock and kernels().path is not None
+        return {} if ours else {"cache_type": "bf16", "repack": False}
+
+    @classmethod
     def load(
         cls,
         path: Path,

@@ -62,12 +62,13 @@ def model_options(command: _Command) -> _Command:
             click.option("--cache-type",
                          type=click.Choice(["f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]),
                          help="Type of the KV cache; small ones save memory and change answers a little. "
-                         "[default: f16; bf16 with --bit-exact]"),
+                         "[default: f16; bf16 with --bit-exact and without our kernels]"),
             click.option("--flash-attention/--no-flash-attention", default=None, help="[default: llama.cpp decides]"),
             click.option("--mmap/--no-mmap", default=None,
                          help="Map weights from their file. [default: where it saves memory]"),
             click.option("--repack/--no-repack", default=None,
-                         help="Let llama.cpp rearrange the weights for this CPU. [default: yes; no with --bit-exact]"),
+                         help="Rearrange the weights for this CPU; no: without our own kernels, too. "
+                         "[default: yes; no with --bit-exact and without our kernels]"),
         ],
         command,
     )  # fmt: skip

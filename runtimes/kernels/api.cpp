@@ -1,13 +1,32 @@
 // The parts for themselves, for tests and benchmarks.
-#include <cstdlib>
+#include <cstring>
 #include <vector>
 
+#include "attention.h"
 #include "export.h"
 #include "layout.h"
 #include "product.h"
 #include "rows.h"
 
 using namespace edgespec;
+
+namespace {
+
+// A contiguous tensor.
+Tensor tensor(int type, const void* data, int64_t n0, int64_t n1, int64_t n2) {
+    Tensor made{};
+    made.type = type;
+    made.data = const_cast<void*>(data);
+    const int64_t ne[4] = {n0, n1, n2, 1};
+    size_t size = type == TYPE_F16 ? 2 : 4;
+    for (int i = 0; i < 4; size *= size_t(ne[i++])) {
+        made.ne[i] = ne[i];
+        made.nb[i] = size;
+    }
+    return made;
+}
+
+}  // namespace
 
 // Names of the paths that run here, the fastest first; nullptr after the last.
 EDGESPEC_API const char* edgespec_path(int index) {
@@ -42,4 +61,21 @@ EDGESPEC_API void edgespec_multiply(int type, const uint8_t* tiles, int64_t inpu
     for (int64_t column = 0; column < outputs; column += chosen->columns)
         product(tiles + size_t(column / chosen->columns) * tile, inputs, blocks.data(), count, target + column, outputs,
                 int(outputs - column < chosen->columns ? outputs - column : chosen->columns));
+}
+
+// target (rows, heads, size of values) from q (heads, rows, size), keys and values in half precision (key heads, cells,
+// size) and mask (rows, cells), with the queries of each head of keys in pieces of `piece`.
+EDGESPEC_API void edgespec_attend(const char* path, const float* q, const uint16_t* k, const uint16_t* v, const uint16_t* mask,
+                                  int64_t rows, int64_t heads, int64_t key_heads, int64_t cells, int64_t size,
+                                  int64_t value_size, float scale, int64_t piece, float* target) {
+    Tensor tensors[] = {tensor(TYPE_F32, q, size, rows, heads), tensor(TYPE_F16, k, size, cells, key_heads),
+                        tensor(TYPE_F16, v, value_size, cells, key_heads), tensor(TYPE_F16, mask, cells, rows, 1)};
+    Tensor node = tensor(TYPE_F32, target, value_size, heads, rows);
+    std::memcpy(node.op_params, &scale, sizeof scale);
+    for (int i = 0; i < 4; ++i) node.src[i] = &tensors[i];
+    if (!is_plain_attention(node)) return;
+    const int64_t queries = rows * (heads / key_heads);
+    for (int64_t head = 0; head < key_heads; ++head)
+        for (int64_t first = 0; first < queries; first += piece)
+            choose_path(path)->attention({&node, 0, head, first, piece < queries - first ? piece : queries - first});
 }
