@@ -18,6 +18,7 @@ from edgespec.models.gguf_check import checked_header
 from .base import SPLIT_MODES, RuntimeOptions, Scores, Work
 from .devices import default_threads, list_devices
 from .kernels import TYPES, in_use, kernels
+from .kernels.trial import fit
 from .llama_batch import Batch
 from .llama_cells import CellPlan, LlamaSequence
 from .llama_library import LOG, llama, version
@@ -53,10 +54,14 @@ class LlamaCpp:
     name = "llamacpp"
     stock = False
     """Whether llama.cpp's own products run even where ours could."""
+    proven = False
+    """Whether our kernels run without a trial of the model."""
 
-    def __init__(self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions) -> None:
+    def __init__(
+        self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions, kernels: str | None
+    ) -> None:
         self._llama, self._model, self._context = llama(), model, context
-        self.path, self.options = path, options
+        self.path, self.options, self.kernels = path, options, kernels
         self._digest = header.digest
         self._finalizer = weakref.finalize(self, _free, model, context)
         # at the end of the process the system frees it, also under a thread that still tokenizes
@@ -95,7 +100,7 @@ class LlamaCpp:
         _check_counts(options)
         check_cache(header, options, list_devices())
         params = _model_params(options, header)
-        ours = not cls.stock and options.repack and params.n_gpu_layers == 0 and kernels().path is not None
+        ours = options.repack and params.n_gpu_layers == 0 and cls._runs_kernels(header)
         if ours and options.mmap is None and any(tensor.type.name in TYPES for tensor in header.tensors):
             params.load_mode = library.LLAMA_LOAD_MODE_NONE
         with in_use(ours), deferred_signals() as signals:
@@ -108,7 +113,7 @@ class LlamaCpp:
                 context = library.llama_init_from_model(model, _context_params(options, ours))
                 if context:
                     give_back_memory()
-                    return cls(path, header, model, context, options)
+                    return cls(path, header, model, context, options, kernels().identity if ours else None)
             if model:
                 library.llama_model_free(model)
             if report.error is not None:
@@ -120,13 +125,17 @@ class LlamaCpp:
             f"{options.cache_type} (--cache-type): {LOG.complaint()}"
         )
 
+    @classmethod
+    def _runs_kernels(cls, header: GGUFHeader) -> bool:
+        found = kernels()
+        return not cls.stock and found.path is not None and (cls.proven or fit(header, found.identity))
+
     @property
     def identity(self) -> str:
         # the context's length is left out: what is in use counts, and that is corrected while running
         options = dataclasses.replace(self.options, ctx=1, threads=self.options.threads or default_threads())
         devices = ",".join(device.description for device in list_devices())
-        code = None if self.stock else kernels().identity
-        return f"{self.name}|{version()}|{code}|{self._digest}|{devices}|{options}"
+        return f"{self.name}|{version()}|{self.kernels}|{self._digest}|{devices}|{options}"
 
     @property
     def context_length(self) -> int:

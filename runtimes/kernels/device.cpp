@@ -34,8 +34,9 @@ bool holds_tiles(const Tensor* tensor) {
     return tensor != nullptr && tensor->buffer != nullptr && tensor->buffer->type == &weights_type;
 }
 
+// Views are left out: where they begin and end says nothing about tiles.
 bool can_be_tiled(const Tensor& weights) {
-    return is_known(weights.type) && weights.ne[2] == 1 && weights.ne[3] == 1 &&
+    return weights.view_src == nullptr && is_known(weights.type) && weights.ne[2] == 1 && weights.ne[3] == 1 &&
            weights.ne[0] % format_of(Type(weights.type)).file_block == 0;
 }
 
