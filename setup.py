@@ -26,7 +26,9 @@ class BuildLibrary(build_ext):
         return ext.export_symbols  # not the one that Python's own modules have
 
     def build_extension(self, ext: Extension) -> None:
-        ext.extra_compile_args = MICROSOFT if self.compiler.compiler_type == "msvc" else UNIX
+        microsoft = self.compiler.compiler_type == "msvc"
+        ext.extra_compile_args = MICROSOFT if microsoft else UNIX
+        ext.extra_link_args = [] if microsoft else ["-pthread"]
         super().build_extension(ext)
 
 

@@ -1,11 +1,18 @@
 #include "layout.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <initializer_list>
+#include <thread>
+#include <vector>
 
 namespace edgespec {
 
 namespace {
+
+constexpr int64_t WORTH_A_THREAD = 1 << 18;  // weights
 
 // 32 weights as the file has them, taken apart.
 struct Block {
@@ -156,15 +163,28 @@ size_t matrix_bytes(Type type, int64_t inputs, int64_t outputs, int columns) {
 void repack(Type type, const uint8_t* source, int64_t inputs, int64_t outputs, int columns, uint8_t* target) {
     const Format f = format_of(type);
     const size_t row = size_t(inputs / f.file_block) * size_t(f.file_bytes), tile = tile_bytes(f, inputs, columns);
-    std::memset(target, 0, matrix_bytes(type, inputs, outputs, columns));
-    for (int64_t output = 0; output < outputs; ++output) {
-        uint8_t* to = target + size_t(output / columns) * tile;
-        for (int64_t i = 0; i < inputs / BLOCK; ++i) {
-            Block block;
-            read_block(type, source + size_t(output) * row, i, block);
-            write_block(f, block, place_of(f, i, columns), int(output % columns), columns, to);
+    const int64_t tiles = (outputs + columns - 1) / columns;
+    std::atomic<int64_t> next{0};
+    const auto work = [&] {
+        for (int64_t t; (t = next.fetch_add(1, std::memory_order_relaxed)) < tiles;) {
+            uint8_t* to = target + size_t(t) * tile;
+            std::memset(to, 0, tile);
+            for (int64_t output = t * columns; output < std::min(outputs, (t + 1) * columns); ++output)
+                for (int64_t i = 0; i < inputs / BLOCK; ++i) {
+                    Block block;
+                    read_block(type, source + size_t(output) * row, i, block);
+                    write_block(f, block, place_of(f, i, columns), int(output % columns), columns, to);
+                }
         }
+    };
+    std::vector<std::thread> others;
+    const int64_t most = std::min<int64_t>(std::thread::hardware_concurrency(), inputs * outputs / WORTH_A_THREAD);
+    try {
+        for (int64_t i = 1; i < most; ++i) others.emplace_back(work);
+    } catch (const std::exception&) {  // no more threads or memory: those that there are do it
     }
+    work();
+    for (std::thread& other : others) other.join();
 }
 
 void unpack_column(Type type, const uint8_t* tiles, int64_t inputs, int columns, int64_t output, float* target) {
