@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgespec.models.gguf_check import checked_header
-from edgespec.runtimes.base import RuntimeOptions, Vocabulary, Work
-from edgespec.runtimes.llamacpp import LlamaCpp
-from edgespec.runtimes.tree import TokenTree
+from edgespec.runtimes import Runtime, RuntimeOptions, TokenTree, Vocabulary, Work, runtime_class
 
 LENGTH = 640
 """Tokens of the passage that are scored."""
@@ -69,14 +67,15 @@ def _compare_row(reference: np.ndarray, converted: np.ndarray) -> tuple[bool, fl
     p, q = (np.asarray(row[:size], np.float64) for row in (reference, converted))
     p, q = p - p.mean(), q - q.mean()  # a constant in all logits means nothing
     difference = np.abs(p - q)
-    log_p, log_q = p - _log_sum(p), q - _log_sum(q)
+    log_p, log_q = p - log_sum(p), q - log_sum(q)
     kl = max(0.0, float(np.exp(log_p) @ (log_p - log_q)))
     error = float(np.linalg.norm(difference) / max(float(np.linalg.norm(p)), 1e-12))
     worst = float(difference.max())
     return int(p.argmax()) == int(q.argmax()), kl, error, worst, worst / max(float(np.ptp(p)), 1e-12)
 
 
-def _log_sum(row: np.ndarray) -> float:
+def log_sum(row: np.ndarray) -> float:
+    """log(sum(exp(row))) without overflow."""
     top = float(row.max())
     return top + float(np.log(np.exp(row - top).sum()))
 
@@ -87,21 +86,29 @@ def scored(path: Path, tokens: list[int]) -> Iterator[np.ndarray]:
     options = RuntimeOptions(
         ctx=len(tokens), draft_tokens=_CHUNK - 1, branches=1, repack=False, cache_type="f32", flash_attention=False
     )
-    model = LlamaCpp.load(path, options)
+    model = runtime_class("llamacpp").load(path, options)
     try:
-        sequence = model.open()
-        for start in range(0, len(tokens), _CHUNK):
-            chunk = tokens[start : start + _CHUNK]
-            (scores,) = model.forward([Work(sequence, TokenTree.chain(chunk))])
-            yield from scores.logits.copy()
-            model.commit(sequence, list(range(len(chunk))))
+        yield from logits_after(model, tokens, _CHUNK)
     finally:
         model.close()
 
 
+def logits_after(runtime: Runtime, tokens: list[int], size: int) -> Iterator[np.ndarray]:
+    """Float32 logits (vocabulary,) after each of these tokens, computed in passes of `size` tokens."""
+    sequence = runtime.open()
+    try:
+        for start in range(0, len(tokens), size):
+            chunk = tokens[start : start + size]
+            (scores,) = runtime.forward([Work(sequence, TokenTree.chain(chunk))])
+            yield from scores.logits.copy()
+            runtime.commit(sequence, list(range(len(chunk))))
+    finally:
+        runtime.release(sequence)
+
+
 def encoded(path: Path, texts: list[str]) -> tuple[list[list[int]], Vocabulary]:
     """Token ids of texts by a GGUF's own tokenizer, without BOS, and its vocabulary."""
-    model = LlamaCpp.load(path, RuntimeOptions(ctx=64, gpu_layers=0, repack=False))
+    model = runtime_class("llamacpp").load(path, RuntimeOptions(ctx=64, gpu_layers=0, repack=False))
     try:
         return [model.vocabulary.encode(text, special=True, add_bos=False) for text in texts], model.vocabulary
     finally:

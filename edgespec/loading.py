@@ -82,7 +82,7 @@ def load(
     pack = _pack(model, draft)
     header = vetted(pack.target)
     backend = runtime_class(next(iter(RUNTIMES)) if runtime == "auto" else runtime)
-    for name, value in backend.stable_options().items() if bit_exact else ():
+    for name, value in backend.stable_options(header, options).items() if bit_exact else ():
         options.setdefault(name, value)
     options.setdefault("branches", MAX_LENGTH if draft_branches > 1 else 1)
     settings = _runtime_options(ctx, header, options, say)

@@ -98,8 +98,9 @@ def _listed(reference: str, repository: str) -> tuple[list[str], bool]:
     except Exception as error:  # no network in many ways, none of them documented
         names = _cached(repository)
         if not names:
-            # what connections say is a paragraph of addresses; their kind says as much
-            why = type(error).__name__ if isinstance(error, OSError) else reason(error)
+            # what connections say is a paragraph of addresses, where their kind says as much; not so the hub's answers
+            unanswered = isinstance(error, OSError) and getattr(error, "response", None) is None
+            why = type(error).__name__ if unanswered else reason(error)
             raise ModelFileError(
                 f"{reference}: the hub can't be reached: {why}; name a file or folder on this machine instead"
             ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from edgespec.models.checks import check_choice, check_kind, whole
+from edgespec.models.gguf import GGUFHeader
 
 from .tree import TokenTree
 
@@ -159,9 +160,9 @@ class Runtime(Protocol):
         """Load a model file that was checked."""
 
     @classmethod
-    def stable_options(cls) -> dict[str, Any]:
-        """Fields of `RuntimeOptions` with which most tokens fit in a pass that gives, to the last bit, what passes over
-        single tokens give."""
+    def stable_options(cls, header: GGUFHeader, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of `RuntimeOptions`, for one who gave these, with which most tokens fit in a pass that gives, to the
+        last bit, what passes over single tokens give."""
 
     @property
     def vocabulary(self) -> Vocabulary: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,6 @@ class LlamaCpp:
     """Implements `Runtime`. One model and one context; not for use by two threads at once."""
 
     name = "llamacpp"
-    stock = False
-    """Whether llama.cpp's own products run even where ours could."""
-    proven = False
-    """Whether our kernels run without a trial of the model."""
 
     def __init__(
         self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions, kernels: str | None
@@ -74,11 +70,19 @@ class LlamaCpp:
         self._hidden = False
 
     @classmethod
-    def stable_options(cls) -> dict[str, Any]:
+    def stable_options(cls, header: GGUFHeader, given: Mapping[str, Any]) -> dict[str, Any]:
         """Our kernels need none. With other caches llama.cpp's attention, and with rearranged weights its products,
         treat few tokens differently."""
-        ours = not cls.stock and kernels().path is not None
-        return {} if ours else {"cache_type": "bf16", "repack": False}
+        on_gpu = given.get("gpu_layers") != 0 and any(device.kind != "cpu" for device in list_devices())
+        if given.get("repack", True) and not on_gpu and cls.runs_kernels(header):
+            return {}
+        return {"cache_type": "bf16", "repack": False}
+
+    @classmethod
+    def runs_kernels(cls, header: GGUFHeader) -> bool:
+        """Whether a model that lies on the CPU runs on our kernels."""
+        found = kernels()
+        return found.path is not None and fit(header, found.identity)
 
     @classmethod
     def load(
@@ -99,10 +103,11 @@ class LlamaCpp:
         library, header = llama(), checked_header(path)
         _check_counts(options)
         check_cache(header, options, list_devices())
-        params = _model_params(options, header)
-        ours = options.repack and params.n_gpu_layers == 0 and cls._runs_kernels(header)
-        if ours and options.mmap is None and any(tensor.type.name in TYPES for tensor in header.tensors):
-            params.load_mode = library.LLAMA_LOAD_MODE_NONE
+        layers = options.gpu_layers
+        if layers is None:
+            layers = layers_that_fit(header, options, list_devices())
+        ours = options.repack and layers == 0 and cls.runs_kernels(header)
+        params = _model_params(options, header, layers, ours)
         with in_use(ours), deferred_signals() as signals:
             report = _Progress(progress, signals)
             params.progress_callback = library.llama_progress_callback(report)
@@ -124,11 +129,6 @@ class LlamaCpp:
             f"{path}: llama.cpp makes no context of {options.ctx} tokens (--ctx) with a cache of "
             f"{options.cache_type} (--cache-type): {LOG.complaint()}"
         )
-
-    @classmethod
-    def _runs_kernels(cls, header: GGUFHeader) -> bool:
-        found = kernels()
-        return not cls.stock and found.path is not None and (cls.proven or fit(header, found.identity))
 
     @property
     def identity(self) -> str:
@@ -278,7 +278,10 @@ class LlamaCppStock(LlamaCpp):
     """The same without our kernels."""
 
     name = "llamacpp-stock"
-    stock = True
+
+    @classmethod
+    def runs_kernels(cls, header: GGUFHeader) -> bool:
+        return False
 
 
 def _free(model: Any, context: Any) -> None:
@@ -315,16 +318,16 @@ def _check_counts(options: RuntimeOptions) -> None:
         )
 
 
-def _model_params(options: RuntimeOptions, header: GGUFHeader) -> Any:
+def _model_params(options: RuntimeOptions, header: GGUFHeader, layers: int, ours: bool) -> Any:
     library = llama()
     params = library.llama_model_default_params()
-    layers = options.gpu_layers
-    params.n_gpu_layers = layers_that_fit(header, options, list_devices()) if layers is None else layers
+    params.n_gpu_layers = layers
     params.split_mode = SPLIT_MODES.index(options.split_mode)
     params.main_gpu = options.main_gpu
     params.use_extra_bufts = options.repack
     mmap = options.mmap
-    if mmap is None and options.repack and any(tensor.type.name in _REPACKED for tensor in header.tensors):
+    rearranged = _REPACKED.union(TYPES if ours else ())
+    if mmap is None and options.repack and any(tensor.type.name in rearranged for tensor in header.tensors):
         mmap = False  # weights that are rearranged into memory of their own would be there twice
     if mmap is not None:
         params.load_mode = library.LLAMA_LOAD_MODE_MMAP if mmap else library.LLAMA_LOAD_MODE_NONE

@@ -64,6 +64,14 @@ def ensure_tried(header: GGUFHeader) -> None:
     remember("trials", key, "passed")
 
 
+def limit_trial(path: Path, loads: int = 1) -> None:
+    """What a child that loads this file so many times, one after the other, may take of memory and time."""
+    size = path.stat().st_size
+    # weights may be there twice; the rest is for libraries, threads' stacks and buffers, reserved more than used
+    limit_memory(3 * size + (16 << 30))
+    limit_time(loads * _time_limit(size))  # also for a child whose parent was killed
+
+
 def _time_limit(file_size: int) -> float:
     return _BASE_SECONDS + file_size / _BYTES_PER_SECOND
 
@@ -109,10 +117,7 @@ def _trial(path: Path) -> None:
 def main() -> int:
     """The child's entry."""
     path = Path(sys.argv[1])
-    size = path.stat().st_size
-    # weights may be there twice; the rest is for libraries, threads' stacks and buffers, reserved more than used
-    limit_memory(3 * size + (16 << 30))
-    limit_time(_time_limit(size))  # also for a child whose parent was killed
+    limit_trial(path)
     try:
         _trial(path)
     except EdgespecError as error:

@@ -9,7 +9,6 @@ weights as floats (made by `edgespec convert MODEL --quant F32`), both against t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -18,8 +17,8 @@ import click
 import numpy as np
 
 from edgespec.bench.machine import machine_facts
-from edgespec.convert.agreement import compare, scored
-from edgespec.runtimes import Runtime, RuntimeOptions, TokenTree, Work, runtime_class
+from edgespec.convert.agreement import compare, log_sum, logits_after, scored
+from edgespec.runtimes import Runtime, RuntimeOptions, runtime_class
 from edgespec.runtimes.kernels import kernels
 
 SIZES = (2, 3, 5, 8, 16)
@@ -32,27 +31,12 @@ def text() -> str:
     return "\n\n".join(file.read_text("utf-8") for file in sorted(folder.iterdir(), key=lambda file: file.name))
 
 
-def rows(runtime: Runtime, tokens: list[int], size: int) -> Iterator[np.ndarray]:
-    """Logits after each token, computed in passes of `size` tokens."""
-    sequence = runtime.open()
-    try:
-        for start in range(0, len(tokens), size):
-            part = tokens[start : start + size]
-            (scores,) = runtime.forward([Work(sequence, TokenTree.chain(part))])
-            logits = scores.logits.copy()
-            runtime.commit(sequence, list(range(len(part))))
-            yield from logits
-    finally:
-        runtime.release(sequence)
-
-
 def perplexity(runtime: Runtime, tokens: list[int]) -> float:
     """exp of the mean surprise at each token but the first."""
     surprise = []
-    for logits, token in zip(rows(runtime, tokens[:-1], max(SIZES)), tokens[1:], strict=True):
+    for logits, token in zip(logits_after(runtime, tokens[:-1], max(SIZES)), tokens[1:], strict=True):
         values = logits.astype(np.float64)
-        top = values.max()
-        surprise.append(top + np.log(np.exp(values - top).sum()) - values[token])
+        surprise.append(log_sum(values) - values[token])
     return float(np.exp(np.mean(surprise)))
 
 
@@ -69,21 +53,21 @@ def main(model: Path, reference: Path | None, count: int, positions: int) -> Non
         tokens = ours.vocabulary.encode(text(), special=False, add_bos=True)[:count]
         some = tokens[:positions]
         # one after the other: a cache that holds two sequences keeps their tokens in other places
-        alone, alone_stock = list(rows(ours, some, 1)), list(rows(stock, some, 1))
+        alone, alone_stock = list(logits_after(ours, some, 1)), list(logits_after(stock, some, 1))
         for size in SIZES:
-            pairs = zip(alone, rows(ours, some, size), strict=True)
+            pairs = zip(alone, logits_after(ours, some, size), strict=True)
             differing = sum(not np.array_equal(one, other) for one, other in pairs)
-            noise = compare(iter(alone_stock), rows(stock, some, size))
+            noise = compare(iter(alone_stock), logits_after(stock, some, size))
             click.echo(
                 f"passes of {size:>2} against 1: ours differ at {differing} of {len(some)} positions; "
                 f"llama.cpp's by {noise.error:.2%}, same top {noise.same_top:.1%}, KL {noise.kl:.1e}"
             )
-        apart = compare(rows(stock, some, max(SIZES)), rows(ours, some, max(SIZES)))
+        apart = compare(logits_after(stock, some, max(SIZES)), logits_after(ours, some, max(SIZES)))
         click.echo(f"ours against llama.cpp's: {apart.error:.2%}, same top {apart.same_top:.1%}, KL {apart.kl:.1e}")
         if reference is not None:
             floats = list(scored(reference, some))
             for name, runtime in (("ours", ours), ("llama.cpp's", stock)):
-                found = compare(iter(floats), rows(runtime, some, max(SIZES)))
+                found = compare(iter(floats), logits_after(runtime, some, max(SIZES)))
                 click.echo(
                     f"{name} against floats: {found.error:.2%}, same top {found.same_top:.1%}, KL {found.kl:.1e}"
                 )
