@@ -2,10 +2,9 @@
 #include <cstring>
 #include <vector>
 
-#include "attention.h"
 #include "export.h"
 #include "layout.h"
-#include "product.h"
+#include "path.h"
 #include "rows.h"
 
 using namespace edgespec;

@@ -6,6 +6,7 @@ namespace edgespec {
 
 namespace {
 
+// Sizes are multiples of the widest vector's 16 numbers.
 bool is_cache(const Tensor* tensor) {
     return tensor->type == TYPE_F16 && tensor->nb[0] == 2 && tensor->ne[0] % 16 == 0 && tensor->ne[0] <= MAX_HEAD;
 }

@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "path.h"
 #include "work.h"
 
 namespace edgespec {

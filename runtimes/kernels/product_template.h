@@ -6,7 +6,7 @@
 // `Isa` supplies vectors of int32 and float, a lane for each column of a part:
 //
 //   LANES, COLUMNS, ROWS       columns of a vector; columns of a tile (a multiple); rows at once, as registers allow
-//   Int, Float                 the vectors
+//   Int, Float, Group          the vectors, and what `group` gives
 //   load(p), load_bytes(p)     LANES * 4 bytes; signed bytes, BYTE_OFFSET larger
 //   low_nibbles(v), high_nibbles(v), or_bits(a, b)
 //   fifth_bits<SHIFT, MASK>(v) ((v >> SHIFT) & MASK) << 4, for every byte
@@ -21,6 +21,8 @@
 //   negative(a), times(a, b), by(a, float), add_product(sum, a, b), add_scaled(sum, a, float)
 //   store(p, v), prefetch(p, bytes)
 #pragma once
+
+#include <utility>
 
 #include "product.h"
 
@@ -136,7 +138,7 @@ private:
 #pragma GCC unroll 8
         for (int r = 0; r < ROWS; ++r) {
             const int8_t* q = rows_[r * stride_].q + 8 * V;
-            const auto x = Isa::group(q), y = Isa::group(q + 4);
+            const typename Isa::Group x = Isa::group(q), y = Isa::group(q + 4);
 #pragma GCC unroll 4
             for (int p = 0; p < PARTS; ++p) {
                 if constexpr (TYPE == Type::Q6_K)

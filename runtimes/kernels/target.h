@@ -1,6 +1,16 @@
 // EDGESPEC_TARGET("a,b") ... EDGESPEC_TARGET_END: functions between them may use these instructions. What is shared with
 // other files must be included before, or the linker might keep the copy with instructions that not every machine has.
+//
+// The templates are included between them, so what they include themselves is included here.
 #pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
 
 #define EDGESPEC_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)

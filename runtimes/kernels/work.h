@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "attention.h"
 #include "ggml_abi.h"
 #include "product.h"
 

@@ -1,6 +1,6 @@
-#include <cstring>
+#include "path.h"
 
-#include "product.h"
+#include <cstring>
 
 namespace edgespec {
 

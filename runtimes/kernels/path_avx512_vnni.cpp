@@ -1,18 +1,14 @@
 #include "cpu.h"
-#include "product.h"
+#include "path.h"
 #include "target.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
 
 #include <immintrin.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
-
 EDGESPEC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 #include "attention_template.h"
+#include "dot_template.h"
 #include "product_template.h"
 
 namespace edgespec {
@@ -23,6 +19,7 @@ namespace {
 struct Avx512Vnni {
     static constexpr int LANES = 16, COLUMNS = 16, ROWS = 8, BYTE_OFFSET = 128;
     using Int = __m512i;
+    using Group = Int;
     using Float = __m512;
 
     static Int load(const uint8_t* p) { return _mm512_loadu_si512(p); }
@@ -42,44 +39,29 @@ struct Avx512Vnni {
         return _mm512_set1_epi32(four);
     }
 
-    struct HalfScales {
-        Int first, second;
+    static Int no_sum() { return _mm512_setzero_si512(); }
+    static Int plus(Int a, Int b) { return _mm512_add_epi32(a, b); }
+    static Int multiply(Int a, Int b) { return _mm512_mullo_epi32(a, b); }
+    static Int dot(Int sum, Int w, Int x) { return _mm512_dpbusd_epi32(sum, w, x); }
+    static Int signed_bytes(const uint8_t* p) {
+        return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    }
 
-        HalfScales(const uint8_t* p, const uint8_t* q) : first(signed_bytes(p)), second(signed_bytes(q)) {}
-
-    private:
-        static Int signed_bytes(const uint8_t* p) {
-            return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-        }
-    };
-
-    // Two chains of additions, since each takes five cycles.
-    template <int BITS, class = void>
-    struct Dot {
+    // Two chains of additions, since each takes five cycles and there are registers for both.
+    struct TwoChains {
         Int even, odd;
 
         template <int V>
         void add(Int a, Int b, Int x, Int y) {
-            even = _mm512_dpbusd_epi32(V == 0 ? _mm512_setzero_si512() : even, a, x);
-            odd = _mm512_dpbusd_epi32(V == 0 ? _mm512_setzero_si512() : odd, b, y);
+            even = dot(V == 0 ? no_sum() : even, a, x);
+            odd = dot(V == 0 ? no_sum() : odd, b, y);
         }
-        Int total() const { return _mm512_add_epi32(even, odd); }
+        Int total() const { return plus(even, odd); }
     };
 
-    template <class Any>
-    struct Dot<6, Any> {
-        Int half[2];
-
-        template <int V>
-        void add(Int a, Int b, Int x, Int y, const HalfScales&) {
-            const Int before = V % 2 == 0 ? _mm512_setzero_si512() : half[V / 2];
-            half[V / 2] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(before, a, x), b, y);
-        }
-        Int total(const HalfScales& scales, const int16_t* sums) const {
-            return _mm512_add_epi32(_mm512_mullo_epi32(minus(half[0], 32 * sums[0]), scales.first),
-                                    _mm512_mullo_epi32(minus(half[1], 32 * sums[1]), scales.second));
-        }
-    };
+    template <int BITS>
+    using Dot = std::conditional_t<BITS == 6, HalvesDot<Avx512Vnni>, TwoChains>;
+    using HalfScales = ByteScales<Avx512Vnni>;
 
     static Int minus(Int v, int32_t x) { return _mm512_sub_epi32(v, _mm512_set1_epi32(x)); }
     static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }

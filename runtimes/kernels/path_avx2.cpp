@@ -1,18 +1,13 @@
 #include "cpu.h"
-#include "product.h"
+#include "path.h"
 #include "target.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
 
 #include <immintrin.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
-
 EDGESPEC_TARGET("avx2,fma,f16c")
-#include "product_avx2.h"
+#include "vectors_avx2.h"
 #include "attention_template.h"
 #include "product_template.h"
 

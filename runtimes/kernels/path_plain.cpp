@@ -2,9 +2,11 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
-#include "product.h"
 #include "attention_template.h"
+#include "dot_template.h"
+#include "path.h"
 #include "product_template.h"
 
 namespace edgespec {
@@ -17,6 +19,7 @@ struct Plain {
         int32_t sums[LANES];
         uint8_t bytes[LANES * 4];
     };
+    using Group = const int8_t*;
     using Float = std::array<float, LANES>;
 
     static Int load(const uint8_t* p) {
@@ -29,6 +32,12 @@ struct Plain {
     static Int each(F value) {
         Int v;
         for (int i = 0; i < LANES * 4; ++i) v.bytes[i] = uint8_t(value(i));
+        return v;
+    }
+    template <class F>
+    static Int each_lane(F value) {
+        Int v;
+        for (int i = 0; i < LANES; ++i) v.sums[i] = value(i);
         return v;
     }
     static Int low_nibbles(const Int& a) {
@@ -46,42 +55,25 @@ struct Plain {
     }
     static const int8_t* group(const int8_t* p) { return p; }
 
-    struct HalfScales {
-        const uint8_t *first, *second;
+    static Int no_sum() { return {}; }
+    static Int plus(const Int& a, const Int& b) {
+        return each_lane([&](int i) { return a.sums[i] + b.sums[i]; });
+    }
+    static Int multiply(const Int& a, const Int& b) {
+        return each_lane([&](int i) { return a.sums[i] * b.sums[i]; });
+    }
+    // Weights without a sign are below 64.
+    static Int dot(Int sum, const Int& w, const int8_t* x) {
+        for (int i = 0; i < LANES * 4; ++i) sum.sums[i / 4] += int8_t(w.bytes[i]) * x[i % 4];
+        return sum;
+    }
+    static Int signed_bytes(const uint8_t* p) {
+        return each_lane([&](int i) { return int8_t(p[i]); });
+    }
 
-        HalfScales(const uint8_t* p, const uint8_t* q) : first(p), second(q) {}
-    };
-
-    template <int BITS, class = void>
-    struct Dot {
-        Int sum{};
-
-        template <int V>
-        void add(const Int& a, const Int& b, const int8_t* x, const int8_t* y) {
-            for (int i = 0; i < LANES * 4; ++i) sum.sums[i / 4] += number(a, i) * x[i % 4] + number(b, i) * y[i % 4];
-        }
-        Int total() const { return sum; }
-
-    private:
-        static int number(const Int& w, int i) { return BITS == 8 ? int8_t(w.bytes[i]) : w.bytes[i]; }
-    };
-
-    template <class Any>
-    struct Dot<6, Any> {
-        Dot<4> half[2];
-
-        template <int V>
-        void add(const Int& a, const Int& b, const int8_t* x, const int8_t* y, const HalfScales&) {
-            half[V / 2].template add<V>(a, b, x, y);
-        }
-        Int total(const HalfScales& scales, const int16_t* sums) const {
-            Int all;
-            for (int i = 0; i < LANES; ++i)
-                all.sums[i] = (half[0].sum.sums[i] - 32 * sums[0]) * int8_t(scales.first[i]) +
-                              (half[1].sum.sums[i] - 32 * sums[1]) * int8_t(scales.second[i]);
-            return all;
-        }
-    };
+    template <int BITS>
+    using Dot = std::conditional_t<BITS == 6, HalvesDot<Plain>, ByteDot<Plain>>;
+    using HalfScales = ByteScales<Plain>;
 
     static Int minus(Int v, int32_t x) {
         for (int32_t& lane : v.sums) lane -= x;

@@ -1,15 +1,10 @@
 #include "cpu.h"
-#include "product.h"
+#include "path.h"
 #include "target.h"
 
 #if defined(__aarch64__)
 
 #include <arm_neon.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
 
 #if defined(__clang__)
 EDGESPEC_TARGET("dotprod")
@@ -17,6 +12,7 @@ EDGESPEC_TARGET("dotprod")
 EDGESPEC_TARGET("+dotprod")
 #endif
 #include "attention_template.h"
+#include "dot_template.h"
 #include "product_template.h"
 
 namespace edgespec {
@@ -27,6 +23,7 @@ namespace {
 struct Neon {
     static constexpr int LANES = 4, COLUMNS = 8, ROWS = 4, BYTE_OFFSET = 0;
     using Int = int32x4_t;
+    using Group = Int;
     using Float = float32x4_t;
 
     static uint8x16_t bytes_of(Int v) { return vreinterpretq_u8_s32(v); }
@@ -43,52 +40,26 @@ struct Neon {
         if constexpr (SHIFT < 4) shifted = vshlq_n_u8(shifted, 4 - SHIFT);
         return from_bytes(vandq_u8(shifted, vdupq_n_u8(MASK << 4)));
     }
-    static Int group(const int8_t* p) {
+    static Int group(const void* p) {
         int32_t four;
         std::memcpy(&four, p, sizeof four);
         return vdupq_n_s32(four);
     }
 
-    struct HalfScales {
-        Int first, second;
-
-        HalfScales(const uint8_t* p, const uint8_t* q) : first(signed_bytes(p)), second(signed_bytes(q)) {}
-
-    private:
-        static Int signed_bytes(const uint8_t* p) {
-            return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(four_bytes(p)))));
-        }
-    };
-
+    static Int no_sum() { return vdupq_n_s32(0); }
+    static Int plus(Int a, Int b) { return vaddq_s32(a, b); }
+    static Int multiply(Int a, Int b) { return vmulq_s32(a, b); }
     // The instruction takes signed bytes on both sides; weights without a sign are below 64.
     static Int dot(Int sum, Int w, Int x) {
         return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x));
     }
+    static Int signed_bytes(const uint8_t* p) {
+        return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(four_bytes(p)))));
+    }
 
-    template <int BITS, class = void>
-    struct Dot {
-        Int sum;
-
-        template <int V>
-        void add(Int a, Int b, Int x, Int y) {
-            sum = dot(dot(V == 0 ? vdupq_n_s32(0) : sum, a, x), b, y);
-        }
-        Int total() const { return sum; }
-    };
-
-    template <class Any>
-    struct Dot<6, Any> {
-        Int half[2];
-
-        template <int V>
-        void add(Int a, Int b, Int x, Int y, const HalfScales&) {
-            half[V / 2] = dot(dot(V % 2 == 0 ? vdupq_n_s32(0) : half[V / 2], a, x), b, y);
-        }
-        Int total(const HalfScales& scales, const int16_t* sums) const {
-            const Int first = vmulq_s32(minus(half[0], 32 * sums[0]), scales.first);
-            return vmlaq_s32(first, minus(half[1], 32 * sums[1]), scales.second);
-        }
-    };
+    template <int BITS>
+    using Dot = std::conditional_t<BITS == 6, HalvesDot<Neon>, ByteDot<Neon>>;
+    using HalfScales = ByteScales<Neon>;
 
     static Int minus(Int v, int32_t x) { return vsubq_s32(v, vdupq_n_s32(x)); }
     static Float to_float(Int v) { return vcvtq_f32_s32(v); }

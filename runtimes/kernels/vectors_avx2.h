@@ -14,6 +14,7 @@ namespace {  // a copy for each file that includes it, with the instructions tha
 struct Avx2 {
     static constexpr int LANES = 8, COLUMNS = 16, ROWS = 4, BYTE_OFFSET = 0;
     using Int = __m256i;
+    using Group = Int;
     using Float = __m256;
 
     static Int load(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
@@ -35,6 +36,10 @@ struct Avx2 {
         return _mm256_set1_epi32(four);
     }
 
+    static Int signed_bytes(const uint8_t* p) {
+        return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    }
+
     struct HalfScales {
         Int first, second;  // as pairs of the same 16 bits
 
@@ -43,7 +48,7 @@ struct Avx2 {
 
     private:
         static Int twice(const uint8_t* p) {
-            const Int wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+            const Int wide = signed_bytes(p);
             return _mm256_or_si256(_mm256_and_si256(wide, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(wide, 16));
         }
     };
