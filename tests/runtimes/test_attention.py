@@ -18,21 +18,24 @@ EVERY_PATH = pytest.mark.parametrize("path", paths())
 class Case:
     """Random queries (heads, rows, size), keys and values (key heads, cells, size), and who sees what."""
 
-    def __init__(self, rows: int, heads: int, key_heads: int, cells: int, size: int, seed: int = 0) -> None:
+    def __init__(
+        self, rows: int, heads: int, key_heads: int, cells: int, size: int, seed: int = 0, value_size: int | None = None
+    ) -> None:
         rng = np.random.default_rng(seed)
         self.q = rng.normal(0, 2, (heads, rows, size)).astype(np.float32)
-        self.k, self.v = (rng.normal(0, 1, (key_heads, cells, size)).astype(np.float16) for _ in range(2))
+        sizes = (size, value_size or size)
+        self.k, self.v = (rng.normal(0, 1, (key_heads, cells, n)).astype(np.float16) for n in sizes)
         self.mask = np.where(rng.random((rows, cells)) < 0.3, -np.inf, 0).astype(np.float16)
         self.mask[:, min(cells - 1, 40) : 80] = -np.inf  # chunks that nobody sees
         self.mask[0, 0] = 0
         self.scale = size**-0.5
 
     def attended(self, path: str, piece: int = 16) -> np.ndarray:
-        """(rows, heads, size)."""
-        (heads, rows, size), (key_heads, cells, _) = self.q.shape, self.k.shape
-        found = np.full((rows, heads, size), 7, np.float32)
+        """(rows, heads, size of values)."""
+        (heads, rows, size), (key_heads, cells, value_size) = self.q.shape, self.v.shape
+        found = np.full((rows, heads, value_size), 7, np.float32)
         arrays = [np.ascontiguousarray(a) for a in (self.q, self.k, self.v, self.mask)]
-        numbers = [ctypes.c_int64(n) for n in (rows, heads, key_heads, cells, size, size)]
+        numbers = [ctypes.c_int64(n) for n in (rows, heads, key_heads, cells, size, value_size)]
         library().edgespec_attend(  # type: ignore[union-attr]
             path.encode(), *(ctypes.c_void_p(a.ctypes.data) for a in arrays), *numbers, ctypes.c_float(self.scale),
             ctypes.c_int64(piece), ctypes.c_void_p(found.ctypes.data),
@@ -82,6 +85,12 @@ def test_a_row_is_the_same_to_the_last_bit_however_many_there_are(path: str) -> 
     together = case.attended(path)
     for row in range(17):
         np.testing.assert_array_equal(case.only(slice(row, row + 1)).attended(path)[0], together[row])
+
+
+@EVERY_PATH
+def test_keys_and_values_of_different_sizes(path: str) -> None:
+    case = Case(3, 4, 2, 70, 192, value_size=128)
+    np.testing.assert_allclose(case.attended(path), case.exact(), rtol=0, atol=3e-6)
 
 
 @EVERY_PATH
