@@ -9,6 +9,8 @@
 
 namespace edgespec {
 
+constexpr int MAX_ROWS = 64;  // of a call
+
 // Computes target[r * stride + c] for rows r and the columns of one tile, of which the last one may be cut off.
 // Of each row: block after block, the integer sum converted to float and multiplied in, so that the result doesn't
 // depend on how many rows there are.

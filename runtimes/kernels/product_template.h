@@ -1,7 +1,7 @@
 // The product over one tile, written once for all instruction sets.
 //
-// A tile is cut into parts as wide as a vector. Several rows are multiplied at once, and several parts: each vector of
-// weights, once unpacked, serves all rows, and each group of 4 inputs of a row, once loaded, serves all parts.
+// A tile is cut into parts as wide as a vector. A group of several rows is multiplied at once, with several parts: each
+// vector of weights, once loaded, serves all rows, and 4 inputs of a row, once loaded, serve all parts.
 //
 // `Isa` supplies vectors of int32 and float, a lane for each column of a part:
 //
@@ -22,86 +22,144 @@
 //   store(p, v), prefetch(p, bytes)
 #pragma once
 
+#include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "product.h"
 
 namespace edgespec {
 
-// One block of one part of a tile. Integers are unpacked two groups at a time.
+// A block as it lies in a tile. Integers are unpacked two groups at a time, for part p of the tile.
 template <class Isa, Type TYPE>
-class BlockPart {
+class PackedBlock {
 public:
     using Int = typename Isa::Int;
     using Float = typename Isa::Float;
-    using Dot = typename Isa::template Dot<format_of(TYPE).bits>;
+    using HalfScales = typename Isa::HalfScales;
 
-    BlockPart(const uint8_t* block, const uint8_t* factors, int part)
-        : nibbles_(block + part * Isa::LANES * 4), factors_(factors), column_(part * Isa::LANES) {
-        scales_ = block + (nibble_bytes(F) + high_bytes(F)) * Isa::COLUMNS;
-    }
+    PackedBlock(const uint8_t* block, const uint8_t* factors)
+        : nibbles_(block), factors_(factors), scales_(block + (nibble_bytes(F) + high_bytes(F)) * Isa::COLUMNS) {}
 
     // The weights of groups 2V and 2V + 1.
     template <int V>
-    void unpack(Int& a, Int& b) const {
+    void unpack(int p, Int& a, Int& b) const {
         if constexpr (F.bits == 8) {
-            a = Isa::load_bytes(nibbles_ + 2 * V * VECTOR);
-            b = Isa::load_bytes(nibbles_ + (2 * V + 1) * VECTOR);
+            a = Isa::load_bytes(at(p, 2 * V));
+            b = Isa::load_bytes(at(p, 2 * V + 1));
         } else {
-            const Int both = Isa::load(nibbles_ + V * VECTOR);
+            const Int both = Isa::load(at(p, V));
             a = Isa::low_nibbles(both);
             b = Isa::high_nibbles(both);
         }
-        if constexpr (F.bits == 5) add_bits<2 * V, 1>(0, a, b);
-        if constexpr (F.bits == 6) add_bits<4 * (V % 2), 3>(V / 2, a, b);
+        if constexpr (F.bits == 5) add_bits<2 * V, 1>(at(p, HIGH), a, b);
+        if constexpr (F.bits == 6) add_bits<4 * (V % 2), 3>(at(p, HIGH + V / 2), a, b);
     }
 
-    typename Isa::HalfScales half_scales() const {
-        return typename Isa::HalfScales(scales_ + column_, scales_ + Isa::COLUMNS + column_);
+    HalfScales half_scales(int p) const {
+        return HalfScales(scales_ + column(p), scales_ + Isa::COLUMNS + column(p));
     }
 
     // What integer sums are multiplied with.
-    Float scale() const {
-        if constexpr (TYPE == Type::Q6_K) return Isa::halves(factors_ + 2 * column_);
-        else if constexpr (F.super) return Isa::times(Isa::halves(factors_ + 2 * column_), Isa::bytes(scales_ + column_));
-        else return Isa::halves(scales_ + 2 * column_);
+    Float scale(int p) const {
+        if constexpr (TYPE == Type::Q6_K) return Isa::halves(factors_ + 2 * column(p));
+        else if constexpr (F.super)
+            return Isa::times(Isa::halves(factors_ + 2 * column(p)), Isa::bytes(scales_ + column(p)));
+        else return Isa::halves(scales_ + 2 * column(p));
     }
 
     // What is added for each 1 among the inputs.
-    Float minimum() const {
-        constexpr int SECOND = Isa::COLUMNS;
-        if constexpr (F.super) {
-            const Float factor = Isa::halves(factors_ + 2 * (SECOND + column_));
-            return Isa::negative(Isa::times(factor, Isa::bytes(scales_ + SECOND + column_)));
-        } else {
-            return Isa::halves(scales_ + 2 * (SECOND + column_));
-        }
+    Float minimum(int p) const {
+        const int second = Isa::COLUMNS + column(p);
+        if constexpr (F.super)
+            return Isa::negative(Isa::times(Isa::halves(factors_ + 2 * second), Isa::bytes(scales_ + second)));
+        else return Isa::halves(scales_ + 2 * second);
     }
 
 private:
     static constexpr Format F = format_of(TYPE);
-    static constexpr int VECTOR = 4 * Isa::COLUMNS;
+    static constexpr int HIGH = nibble_bytes(F) / 4;  // vectors before those with the bits beyond the fourth
+
+    static int column(int p) { return p * Isa::LANES; }
+    const uint8_t* at(int p, int vector) const { return nibbles_ + 4 * (vector * Isa::COLUMNS + column(p)); }
 
     template <int SHIFT, int MASK>
-    void add_bits(int vector, Int& a, Int& b) const {
-        const Int high = Isa::load(nibbles_ + nibble_bytes(F) * Isa::COLUMNS + vector * VECTOR);
+    static void add_bits(const uint8_t* vector, Int& a, Int& b) {
+        const Int high = Isa::load(vector);
         a = Isa::or_bits(a, Isa::template fifth_bits<SHIFT, MASK>(high));
         b = Isa::or_bits(b, Isa::template fifth_bits<SHIFT + (MASK == 3 ? 2 : 1), MASK>(high));
     }
 
     const uint8_t *nibbles_, *factors_, *scales_;
-    int column_;
 };
 
+// The blocks of up to 256 inputs as they lie in a tile: a K type's super-block.
+template <class Isa, Type TYPE>
+class PackedRun {
+public:
+    explicit PackedRun(const uint8_t* tile) : factors_(tile), blocks_(tile + factor_bytes(F) * Isa::COLUMNS) {}
+
+    PackedBlock<Isa, TYPE> operator[](int64_t i) const { return {blocks_ + i * BYTES, factors_}; }
+    const uint8_t* end(int64_t blocks) const { return blocks_ + blocks * BYTES; }
+
+private:
+    static constexpr Format F = format_of(TYPE);
+    static constexpr int BYTES = block_bytes(F) * Isa::COLUMNS;
+
+    const uint8_t *factors_, *blocks_;
+};
+
+// What a PackedBlock gives, worked out once for all groups of rows.
+template <class Isa, Type TYPE>
+class UnpackedBlock {
+public:
+    using Int = typename Isa::Int;
+    using Float = typename Isa::Float;
+    using HalfScales = typename Isa::HalfScales;
+
+    UnpackedBlock() {}  // left as it is
+
+    void set(const PackedBlock<Isa, TYPE>& block) {
+        for (int p = 0; p < PARTS; ++p) {
+            block.template unpack<0>(p, weights_[0][p], weights_[1][p]);
+            block.template unpack<1>(p, weights_[2][p], weights_[3][p]);
+            block.template unpack<2>(p, weights_[4][p], weights_[5][p]);
+            block.template unpack<3>(p, weights_[6][p], weights_[7][p]);
+            scales_[p] = block.scale(p);
+            if constexpr (F.minimum) minima_[p] = block.minimum(p);
+            if constexpr (TYPE == Type::Q6_K) halves_[p] = block.half_scales(p);
+        }
+    }
+
+    template <int V>
+    void unpack(int p, Int& a, Int& b) const {
+        a = weights_[2 * V][p];
+        b = weights_[2 * V + 1][p];
+    }
+    HalfScales half_scales(int p) const { return halves_[p]; }
+    Float scale(int p) const { return scales_[p]; }
+    Float minimum(int p) const { return minima_[p]; }
+
+private:
+    static constexpr Format F = format_of(TYPE);
+    static constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
+
+    Int weights_[GROUPS][PARTS];
+    Float scales_[PARTS], minima_[PARTS];
+    HalfScales halves_[PARTS];
+};
+
+template <class Isa, Type TYPE>
+using UnpackedRun = UnpackedBlock<Isa, TYPE>[SUPER / BLOCK];
+
 // The products of ROWS rows with one block of all parts.
-template <class Isa, Type TYPE, int ROWS>
+template <class Isa, Type TYPE, int ROWS, class Block>
 class BlockProducts {
 public:
     static constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
     using Float = typename Isa::Float;
 
-    BlockProducts(const uint8_t* block, const uint8_t* factors, const RowBlock* rows, int64_t stride)
-        : block_(block), factors_(factors), rows_(rows), stride_(stride) {
+    BlockProducts(const Block& block, const RowBlock* rows, int64_t stride) : block_(block), rows_(rows), stride_(stride) {
         add<0>();
         add<1>();
         add<2>();
@@ -111,10 +169,9 @@ public:
     void add_to(Float (&sums)[PARTS][ROWS]) const {
 #pragma GCC unroll 4
         for (int p = 0; p < PARTS; ++p) {
-            const Part part(block_, factors_, p);
-            const Float scale = part.scale();
+            const Float scale = block_.scale(p);
             Float minimum;
-            if constexpr (F.minimum) minimum = part.minimum();
+            if constexpr (F.minimum) minimum = block_.minimum(p);
 #pragma GCC unroll 8
             for (int r = 0; r < ROWS; ++r) {
                 const RowBlock& row = rows_[r * stride_];
@@ -127,31 +184,29 @@ public:
 
 private:
     static constexpr Format F = format_of(TYPE);
-    using Part = BlockPart<Isa, TYPE>;
     using Int = typename Isa::Int;
+    using Dot = typename Isa::template Dot<F.bits>;
 
     template <int V>
     void add() {
         Int a[PARTS], b[PARTS];
 #pragma GCC unroll 4
-        for (int p = 0; p < PARTS; ++p) Part(block_, factors_, p).template unpack<V>(a[p], b[p]);
+        for (int p = 0; p < PARTS; ++p) block_.template unpack<V>(p, a[p], b[p]);
 #pragma GCC unroll 8
         for (int r = 0; r < ROWS; ++r) {
             const int8_t* q = rows_[r * stride_].q + 8 * V;
             const typename Isa::Group x = Isa::group(q), y = Isa::group(q + 4);
 #pragma GCC unroll 4
             for (int p = 0; p < PARTS; ++p) {
-                if constexpr (TYPE == Type::Q6_K)
-                    dots_[p][r].template add<V>(a[p], b[p], x, y, Part(block_, factors_, p).half_scales());
-                else
-                    dots_[p][r].template add<V>(a[p], b[p], x, y);
+                if constexpr (TYPE == Type::Q6_K) dots_[p][r].template add<V>(a[p], b[p], x, y, block_.half_scales(p));
+                else dots_[p][r].template add<V>(a[p], b[p], x, y);
             }
         }
     }
 
     Int total(int p, int r, const RowBlock& row) const {
         if constexpr (TYPE == Type::Q6_K) {
-            return dots_[p][r].total(Part(block_, factors_, p).half_scales(), row.sums);
+            return dots_[p][r].total(block_.half_scales(p), row.sums);
         } else {
             constexpr int OFFSET = F.bits == 8 ? Isa::BYTE_OFFSET : F.offset;
             const Int dot = dots_[p][r].total();
@@ -160,28 +215,13 @@ private:
         }
     }
 
-    const uint8_t *block_, *factors_;
+    const Block& block_;
     const RowBlock* rows_;
     int64_t stride_;
-    typename Part::Dot dots_[PARTS][ROWS];
+    Dot dots_[PARTS][ROWS];
 };
 
-template <class Isa, int ROWS>
-void store_sums(const typename Isa::Float (&sums)[Isa::COLUMNS / Isa::LANES][ROWS], float* target, int64_t stride, int outputs) {
-    for (int p = 0; p < Isa::COLUMNS / Isa::LANES; ++p) {
-        const int here = outputs - p * Isa::LANES;
-        for (int r = 0; r < ROWS && here > 0; ++r) {
-            float* to = target + r * stride + p * Isa::LANES;
-            if (here >= Isa::LANES) {
-                Isa::store(to, sums[p][r]);
-            } else {
-                alignas(64) float all[Isa::LANES];
-                Isa::store(all, sums[p][r]);
-                for (int c = 0; c < here; ++c) to[c] = all[c];
-            }
-        }
-    }
-}
+constexpr int AHEAD = 16;  // blocks between what is worked on and what is fetched from memory, as long as that takes
 
 // What to fetch from memory while a block is worked on.
 struct Ahead {
@@ -189,56 +229,97 @@ struct Ahead {
     int bytes;
 };
 
-template <class Isa, Type TYPE, int ROWS>
-void multiply_rows(const uint8_t* tile, int64_t inputs, const RowBlock* rows, float* target, int64_t stride, int outputs,
-                   Ahead ahead) {
-    constexpr Format F = format_of(TYPE);
-    constexpr int PARTS = Isa::COLUMNS / Isa::LANES, BYTES = block_bytes(F) * Isa::COLUMNS;
-    const int64_t blocks = inputs / BLOCK;
-    typename Isa::Float sums[PARTS][ROWS];
-    for (auto& part : sums)
-        for (auto& sum : part) sum = Isa::zero();
-    const uint8_t* factors = tile;
-    for (int64_t i = 0; i < blocks; ++i) {
-        if constexpr (F.super) {
-            if (i % (SUPER / BLOCK) == 0) {
-                factors = tile;
-                tile += factor_bytes(F) * Isa::COLUMNS;
+// Sums of as many rows as are multiplied at once.
+template <class Isa>
+struct Sums {
+    typename Isa::Float parts[Isa::COLUMNS / Isa::LANES][Isa::ROWS];
+
+    void clear() {
+        for (auto& part : parts)
+            for (auto& sum : part) sum = Isa::zero();
+    }
+
+    void store(int rows, float* target, int64_t stride, int outputs) const {
+        for (int p = 0; p < Isa::COLUMNS / Isa::LANES; ++p) {
+            const int here = outputs - p * Isa::LANES;
+            for (int r = 0; r < rows && here > 0; ++r) {
+                float* to = target + r * stride + p * Isa::LANES;
+                if (here >= Isa::LANES) {
+                    Isa::store(to, parts[p][r]);
+                } else {
+                    alignas(64) float all[Isa::LANES];
+                    Isa::store(all, parts[p][r]);
+                    for (int c = 0; c < here; ++c) to[c] = all[c];
+                }
             }
         }
+    }
+};
+
+// Adds the products of ROWS rows with so many blocks, block after block.
+template <class Isa, Type TYPE, int ROWS, class Run>
+void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t stride, Sums<Isa>& all, Ahead& ahead) {
+    constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
+    typename Isa::Float sums[PARTS][ROWS];
+    for (int p = 0; p < PARTS; ++p)
+        for (int r = 0; r < ROWS; ++r) sums[p][r] = all.parts[p][r];
+    for (int64_t i = 0; i < blocks; ++i) {
         Isa::prefetch(ahead.from, ahead.bytes);
         ahead.from += ahead.bytes;
-        BlockProducts<Isa, TYPE, ROWS>(tile, factors, rows + i, blocks).add_to(sums);
-        tile += BYTES;
+        const auto& block = run[i];
+        BlockProducts<Isa, TYPE, ROWS, std::decay_t<decltype(block)>>(block, rows + i, stride).add_to(sums);
     }
-    store_sums<Isa, ROWS>(sums, target, stride, outputs);
+    for (int p = 0; p < PARTS; ++p)
+        for (int r = 0; r < ROWS; ++r) all.parts[p][r] = sums[p][r];
 }
 
-using RowsProduct = void (*)(const uint8_t*, int64_t, const RowBlock*, float*, int64_t, int, Ahead);
+template <class Isa, class Run>
+using RunProduct = void (*)(const Run&, int64_t, const RowBlock*, int64_t, Sums<Isa>&, Ahead&);
 
 // The instances for 1 to Isa::ROWS rows.
-template <class Isa, Type TYPE, int... LESS>
-RowsProduct rows_product(int64_t rows, std::integer_sequence<int, LESS...>) {
-    static constexpr RowsProduct INSTANCES[] = {multiply_rows<Isa, TYPE, LESS + 1>...};
+template <class Isa, Type TYPE, class Run, int... LESS>
+RunProduct<Isa, Run> run_product(int64_t rows, std::integer_sequence<int, LESS...>) {
+    static constexpr RunProduct<Isa, Run> INSTANCES[] = {add_run<Isa, TYPE, LESS + 1, Run>...};
     return INSTANCES[rows - 1];
 }
 
-// The rows in as few and as even steps as the instances allow. A tile comes from memory while the one before it is
-// worked on, evenly spread over its steps: the first of them would wait for memory, and the others leave it idle.
+// The rows of a product in as few and as even groups as registers allow.
+struct RowGroups {
+    int64_t rows, groups;
+
+    RowGroups(int64_t rows, int at_once) : rows(rows), groups((rows + at_once - 1) / at_once) {}
+    int64_t first(int64_t group) const { return rows * group / groups; }
+    int64_t size(int64_t group) const { return first(group + 1) - first(group); }
+};
+
+// Up to 256 inputs after up to 256 inputs, for all groups of rows. A single group unpacks weights in registers; for
+// several they are unpacked into the nearest cache first. What follows is fetched from memory evenly over the work.
 template <class Isa, Type TYPE>
 void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, int64_t count, float* target,
                    int64_t stride, int outputs) {
     constexpr int BYTES = block_bytes(format_of(TYPE)) * Isa::COLUMNS;
-    int64_t steps = (count + Isa::ROWS - 1) / Isa::ROWS;
-    const int64_t size = int64_t(tile_bytes(format_of(TYPE), inputs, Isa::COLUMNS)), share = size / steps;
-    Ahead ahead = {tile + size, int(BYTES / steps)};
-    if (steps == 1) ahead.from = tile + 4 * BYTES;
-    for (int64_t done = 0; steps > 0; --steps, ahead.from += share) {
-        const int64_t now = (count - done + steps - 1) / steps;
-        const RowsProduct multiply = rows_product<Isa, TYPE>(now, std::make_integer_sequence<int, Isa::ROWS>());
-        multiply(tile, inputs, rows + done * (inputs / BLOCK), target + done * stride, stride, outputs, ahead);
-        done += now;
+    constexpr auto SIZES = std::make_integer_sequence<int, Isa::ROWS>();
+    const RowGroups groups(count, Isa::ROWS);
+    const int64_t blocks = inputs / BLOCK;
+    Ahead ahead = {tile + AHEAD * BYTES, int(BYTES / groups.groups)};
+    Sums<Isa> sums[MAX_ROWS];
+    for (int64_t g = 0; g < groups.groups; ++g) sums[g].clear();
+    UnpackedRun<Isa, TYPE> unpacked;
+    for (int64_t i = 0; i < blocks; i += SUPER / BLOCK) {
+        const PackedRun<Isa, TYPE> packed(tile);
+        const int64_t here = std::min<int64_t>(SUPER / BLOCK, blocks - i);
+        if (groups.groups == 1) {
+            run_product<Isa, TYPE, PackedRun<Isa, TYPE>>(count, SIZES)(packed, here, rows + i, blocks, sums[0], ahead);
+        } else {
+            for (int64_t k = 0; k < here; ++k) unpacked[k].set(packed[k]);
+            for (int64_t g = 0; g < groups.groups; ++g)
+                run_product<Isa, TYPE, UnpackedRun<Isa, TYPE>>(groups.size(g), SIZES)(
+                    unpacked, here, rows + groups.first(g) * blocks + i, blocks, sums[g], ahead);
+        }
+        tile = packed.end(here);
     }
+    for (int64_t g = 0; g < groups.groups; ++g)
+        sums[g].store(int(groups.size(g)), target + groups.first(g) * stride, stride, outputs);
 }
 
 template <class Isa>

@@ -6,7 +6,6 @@ namespace edgespec {
 
 namespace {
 
-constexpr int64_t PANEL = 64;           // rows for which a tile stays in the cache
 constexpr int64_t SHARES = 8;           // pieces for each thread, so that one that is held up does less
 constexpr int64_t LEAST_SHARE = 32768;  // bytes of weights in a piece
 
@@ -40,8 +39,8 @@ void Product::run(Tensor*, int, int threads, void* self) {
     for (;;) {
         const int64_t from = work.next.fetch_add(share, std::memory_order_relaxed), to = std::min(from + share, tiles);
         if (from >= tiles) return;
-        for (int64_t row = 0; row < work.count; row += PANEL) {
-            const int64_t rows = std::min(PANEL, work.count - row);
+        for (int64_t row = 0; row < work.count; row += MAX_ROWS) {
+            const int64_t rows = std::min<int64_t>(MAX_ROWS, work.count - row);
             for (int64_t tile = from; tile < to; ++tile) {
                 const int64_t column = tile * work.columns;
                 work.multiply(work.tiles + size_t(tile) * work.tile_size, work.inputs, work.rows + row * blocks, rows,
