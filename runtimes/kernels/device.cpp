@@ -9,6 +9,10 @@
 #include <new>
 #include <vector>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "path.h"
 #include "work.h"
 
@@ -21,7 +25,8 @@ Operations operations;
 const Path* path = nullptr;
 thread_local bool in_use = false;
 
-constexpr size_t ALIGNMENT = 64;
+constexpr size_t ALIGNMENT = 64;  // of a matrix
+constexpr size_t HUGE_PAGE = size_t(1) << 21;
 constexpr size_t GRAPH_SLACK = 64;
 const char NAME[] = "edgespec";
 
@@ -61,7 +66,7 @@ size_t weights_size(BufferType*, const Tensor* tensor) {
     return matrix_bytes(Type(tensor->type), tensor->ne[0], tensor->ne[1], path->columns);
 }
 
-void free_memory(Buffer* buffer) { ::operator delete(buffer->context, std::align_val_t(ALIGNMENT)); }
+void free_memory(Buffer* buffer) { ::operator delete(buffer->context, std::align_val_t(HUGE_PAGE)); }
 void* memory_of(Buffer* buffer) { return buffer->context; }
 
 void fill(Buffer*, Tensor* tensor, uint8_t value, size_t offset, size_t size) {
@@ -80,8 +85,11 @@ void set_weights(Buffer*, Tensor* tensor, const void* data, size_t offset, size_
 }
 
 Buffer* allocate(BufferType* type, size_t size) {
-    void* memory = ::operator new(size + ALIGNMENT, std::align_val_t(ALIGNMENT), std::nothrow);
+    void* memory = ::operator new(size + ALIGNMENT, std::align_val_t(HUGE_PAGE), std::nothrow);
     if (memory == nullptr) return nullptr;
+#if defined(__linux__)
+    madvise(memory, size, MADV_HUGEPAGE);  // fewer waits for the page table; what the system can't give is no error
+#endif
     BufferCalls calls{};
     calls.free_buffer = free_memory;
     calls.get_base = memory_of;

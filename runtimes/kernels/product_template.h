@@ -109,48 +109,68 @@ private:
     const uint8_t *factors_, *blocks_;
 };
 
-// What a PackedBlock gives, worked out once for all groups of rows.
+// What a PackedBlock gives, kept in the nearest cache for further groups of rows.
 template <class Isa, Type TYPE>
-class UnpackedBlock {
+struct UnpackedBlock {
+    using Int = typename Isa::Int;
+    using Float = typename Isa::Float;
+    using HalfScales = typename Isa::HalfScales;
+    static constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
+
+    Int weights[GROUPS][PARTS];
+    Float scales[PARTS], minima[PARTS];
+    HalfScales halves[PARTS];
+
+    UnpackedBlock() {}  // until all of it is set
+
+    template <int V>
+    void unpack(int p, Int& a, Int& b) const {
+        a = weights[2 * V][p];
+        b = weights[2 * V + 1][p];
+    }
+    HalfScales half_scales(int p) const { return halves[p]; }
+    Float scale(int p) const { return scales[p]; }
+    Float minimum(int p) const { return minima[p]; }
+};
+
+// Keeps what the first group of rows unpacks.
+template <class Isa, Type TYPE>
+class KeepingBlock {
 public:
     using Int = typename Isa::Int;
     using Float = typename Isa::Float;
     using HalfScales = typename Isa::HalfScales;
 
-    UnpackedBlock() {}  // left as it is
-
-    void set(const PackedBlock<Isa, TYPE>& block) {
-        for (int p = 0; p < PARTS; ++p) {
-            block.template unpack<0>(p, weights_[0][p], weights_[1][p]);
-            block.template unpack<1>(p, weights_[2][p], weights_[3][p]);
-            block.template unpack<2>(p, weights_[4][p], weights_[5][p]);
-            block.template unpack<3>(p, weights_[6][p], weights_[7][p]);
-            scales_[p] = block.scale(p);
-            if constexpr (F.minimum) minima_[p] = block.minimum(p);
-            if constexpr (TYPE == Type::Q6_K) halves_[p] = block.half_scales(p);
-        }
+    KeepingBlock(const PackedBlock<Isa, TYPE>& packed, UnpackedBlock<Isa, TYPE>& kept) : packed_(packed), kept_(kept) {
+        if constexpr (TYPE == Type::Q6_K)
+            for (int p = 0; p < kept.PARTS; ++p) kept.halves[p] = packed.half_scales(p);
     }
 
     template <int V>
     void unpack(int p, Int& a, Int& b) const {
-        a = weights_[2 * V][p];
-        b = weights_[2 * V + 1][p];
+        packed_.template unpack<V>(p, a, b);
+        kept_.weights[2 * V][p] = a;
+        kept_.weights[2 * V + 1][p] = b;
     }
-    HalfScales half_scales(int p) const { return halves_[p]; }
-    Float scale(int p) const { return scales_[p]; }
-    Float minimum(int p) const { return minima_[p]; }
+    HalfScales half_scales(int p) const { return kept_.halves[p]; }
+    Float scale(int p) const { return kept_.scales[p] = packed_.scale(p); }
+    Float minimum(int p) const { return kept_.minima[p] = packed_.minimum(p); }
 
 private:
-    static constexpr Format F = format_of(TYPE);
-    static constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
-
-    Int weights_[GROUPS][PARTS];
-    Float scales_[PARTS], minima_[PARTS];
-    HalfScales halves_[PARTS];
+    PackedBlock<Isa, TYPE> packed_;
+    UnpackedBlock<Isa, TYPE>& kept_;
 };
 
 template <class Isa, Type TYPE>
 using UnpackedRun = UnpackedBlock<Isa, TYPE>[SUPER / BLOCK];
+
+template <class Isa, Type TYPE>
+struct KeepingRun {
+    PackedRun<Isa, TYPE> packed;
+    UnpackedRun<Isa, TYPE>& kept;
+
+    KeepingBlock<Isa, TYPE> operator[](int64_t i) const { return {packed[i], kept[i]}; }
+};
 
 // The products of ROWS rows with one block of all parts.
 template <class Isa, Type TYPE, int ROWS, class Block>
@@ -273,14 +293,13 @@ void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t strid
         for (int r = 0; r < ROWS; ++r) all.parts[p][r] = sums[p][r];
 }
 
-template <class Isa, class Run>
-using RunProduct = void (*)(const Run&, int64_t, const RowBlock*, int64_t, Sums<Isa>&, Ahead&);
-
-// The instances for 1 to Isa::ROWS rows.
+// add_run for 1 to Isa::ROWS rows.
 template <class Isa, Type TYPE, class Run, int... LESS>
-RunProduct<Isa, Run> run_product(int64_t rows, std::integer_sequence<int, LESS...>) {
-    static constexpr RunProduct<Isa, Run> INSTANCES[] = {add_run<Isa, TYPE, LESS + 1, Run>...};
-    return INSTANCES[rows - 1];
+void add_rows(std::integer_sequence<int, LESS...>, int64_t rows, const Run& run, int64_t blocks, const RowBlock* first,
+              int64_t stride, Sums<Isa>& sums, Ahead& ahead) {
+    using RunProduct = void (*)(const Run&, int64_t, const RowBlock*, int64_t, Sums<Isa>&, Ahead&);
+    static constexpr RunProduct INSTANCES[] = {add_run<Isa, TYPE, LESS + 1, Run>...};
+    INSTANCES[rows - 1](run, blocks, first, stride, sums, ahead);
 }
 
 // The rows of a product in as few and as even groups as registers allow.
@@ -292,8 +311,8 @@ struct RowGroups {
     int64_t size(int64_t group) const { return first(group + 1) - first(group); }
 };
 
-// Up to 256 inputs after up to 256 inputs, for all groups of rows. A single group unpacks weights in registers; for
-// several they are unpacked into the nearest cache first. What follows is fetched from memory evenly over the work.
+// Up to 256 inputs after up to 256 inputs, for all groups of rows. The first group unpacks the weights, the others find
+// them in the nearest cache. What follows is fetched from memory evenly over the work.
 template <class Isa, Type TYPE>
 void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, int64_t count, float* target,
                    int64_t stride, int outputs) {
@@ -304,18 +323,17 @@ void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, in
     Ahead ahead = {tile + AHEAD * BYTES, int(BYTES / groups.groups)};
     Sums<Isa> sums[MAX_ROWS];
     for (int64_t g = 0; g < groups.groups; ++g) sums[g].clear();
-    UnpackedRun<Isa, TYPE> unpacked;
+    UnpackedRun<Isa, TYPE> kept;
     for (int64_t i = 0; i < blocks; i += SUPER / BLOCK) {
         const PackedRun<Isa, TYPE> packed(tile);
         const int64_t here = std::min<int64_t>(SUPER / BLOCK, blocks - i);
-        if (groups.groups == 1) {
-            run_product<Isa, TYPE, PackedRun<Isa, TYPE>>(count, SIZES)(packed, here, rows + i, blocks, sums[0], ahead);
-        } else {
-            for (int64_t k = 0; k < here; ++k) unpacked[k].set(packed[k]);
-            for (int64_t g = 0; g < groups.groups; ++g)
-                run_product<Isa, TYPE, UnpackedRun<Isa, TYPE>>(groups.size(g), SIZES)(
-                    unpacked, here, rows + groups.first(g) * blocks + i, blocks, sums[g], ahead);
-        }
+        const auto add = [&](int64_t g, const auto& run) {
+            const RowBlock* first = rows + groups.first(g) * blocks + i;
+            add_rows<Isa, TYPE>(SIZES, groups.size(g), run, here, first, blocks, sums[g], ahead);
+        };
+        if (groups.groups == 1) add(0, packed);
+        else add(0, KeepingRun<Isa, TYPE>{packed, kept});
+        for (int64_t g = 1; g < groups.groups; ++g) add(g, kept);
         tile = packed.end(here);
     }
     for (int64_t g = 0; g < groups.groups; ++g)
