@@ -5,7 +5,6 @@
 #include "export.h"
 #include "layout.h"
 #include "path.h"
-#include "rows.h"
 
 using namespace edgespec;
 
@@ -56,7 +55,7 @@ EDGESPEC_API void edgespec_multiply(int type, const uint8_t* tiles, int64_t inpu
     const TileProduct product = chosen->product(Type(type));
     const size_t tile = tile_bytes(format_of(Type(type)), inputs, chosen->columns);
     std::vector<RowBlock> blocks(size_t(count * (inputs / BLOCK)));
-    for (int64_t r = 0; r < count; ++r) quantize_row(rows + r * inputs, inputs, blocks.data() + r * (inputs / BLOCK));
+    for (int64_t r = 0; r < count; ++r) chosen->quantize(rows + r * inputs, inputs, blocks.data() + r * (inputs / BLOCK));
     for (int64_t column = 0; column < outputs; column += chosen->columns)
         product(tiles + size_t(column / chosen->columns) * tile, inputs, blocks.data(), count, target + column, outputs,
                 int(outputs - column < chosen->columns ? outputs - column : chosen->columns));

@@ -138,7 +138,7 @@ private:
         if (node->op == operations.mul_mat && holds_tiles(node->src[0])) {
             if (node->src[1] != quantized_) {
                 quantized_ = node->src[1];
-                quantizations_.push_back({quantized_, rows_.data()});
+                quantizations_.push_back({path->quantize, quantized_, rows_.data()});
                 ggml.ggml_graph_add_node(made, custom(*node, Quantization::run, &quantizations_.back()));
             }
             Product& product = products_.emplace_back();

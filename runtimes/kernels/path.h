@@ -12,6 +12,7 @@ struct Path {
     bool (*runs_here)();                // whether this processor has the instructions
     TileProduct (*product)(Type type);  // for a kind of weights
     AttentionFunction attention;
+    Quantizer quantize;
 };
 
 // All paths that this binary holds, the fastest first; the last one is plain C++.

@@ -10,6 +10,7 @@ EDGESPEC_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 #include "attention_template.h"
 #include "dot_template.h"
 #include "product_template.h"
+#include "rows_template.h"
 
 namespace edgespec {
 
@@ -107,7 +108,7 @@ EDGESPEC_TARGET_END
 
 namespace edgespec {
 extern const Path AVX512_VNNI;
-const Path AVX512_VNNI = {"avx512-vnni", Avx512Vnni::COLUMNS, has_avx512_vnni, avx512_vnni_product, attend<Avx512Vnni>};
+const Path AVX512_VNNI = {"avx512-vnni", Avx512Vnni::COLUMNS, has_avx512_vnni, avx512_vnni_product, attend<Avx512Vnni>, quantize_row<Avx512Vnni>};
 }  // namespace edgespec
 
 #endif

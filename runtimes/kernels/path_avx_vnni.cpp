@@ -11,6 +11,7 @@ EDGESPEC_TARGET("avx2,fma,f16c,avxvnni")
 #include "attention_template.h"
 #include "dot_template.h"
 #include "product_template.h"
+#include "rows_template.h"
 
 namespace edgespec {
 
@@ -40,7 +41,7 @@ EDGESPEC_TARGET_END
 
 namespace edgespec {
 extern const Path AVX_VNNI;
-const Path AVX_VNNI = {"avx-vnni", AvxVnni::COLUMNS, has_avx_vnni, avx_vnni_product, attend<AvxVnni>};
+const Path AVX_VNNI = {"avx-vnni", AvxVnni::COLUMNS, has_avx_vnni, avx_vnni_product, attend<AvxVnni>, quantize_row<AvxVnni>};
 }  // namespace edgespec
 
 #endif

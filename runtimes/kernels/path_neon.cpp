@@ -14,6 +14,7 @@ EDGESPEC_TARGET("+dotprod")
 #include "attention_template.h"
 #include "dot_template.h"
 #include "product_template.h"
+#include "rows_template.h"
 
 namespace edgespec {
 
@@ -104,7 +105,7 @@ EDGESPEC_TARGET_END
 
 namespace edgespec {
 extern const Path NEON_DOT;
-const Path NEON_DOT = {"neon-dotprod", Neon::COLUMNS, has_neon_dot, neon_product, attend<Neon>};
+const Path NEON_DOT = {"neon-dotprod", Neon::COLUMNS, has_neon_dot, neon_product, attend<Neon>, quantize_row<Neon>};
 }  // namespace edgespec
 
 #endif

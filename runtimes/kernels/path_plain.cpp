@@ -8,6 +8,7 @@
 #include "dot_template.h"
 #include "path.h"
 #include "product_template.h"
+#include "rows_template.h"
 
 namespace edgespec {
 
@@ -148,6 +149,6 @@ TileProduct plain_product(Type type) { return tile_product<Plain>(type); }
 }  // namespace
 
 extern const Path PLAIN;
-const Path PLAIN = {"plain", Plain::COLUMNS, anywhere, plain_product, attend<Plain>};
+const Path PLAIN = {"plain", Plain::COLUMNS, anywhere, plain_product, attend<Plain>, quantize_row<Plain>};
 
 }  // namespace edgespec

@@ -231,7 +231,7 @@ private:
             constexpr int OFFSET = F.bits == 8 ? Isa::BYTE_OFFSET : F.offset;
             const Int dot = dots_[p][r].total();
             if constexpr (OFFSET == 0) return dot;
-            else return Isa::minus(dot, OFFSET * row.sum);
+            else return Isa::minus(dot, OFFSET / 8 * row.eightfold_sum);
         }
     }
 
@@ -303,12 +303,17 @@ void add_rows(std::integer_sequence<int, LESS...>, int64_t rows, const Run& run,
 }
 
 // The rows of a product in as few and as even groups as registers allow.
+template <class Isa>
 struct RowGroups {
-    int64_t rows, groups;
+    int count;
+    int64_t first[MAX_ROWS + 1];
+    Sums<Isa> sums[MAX_ROWS];
 
-    RowGroups(int64_t rows, int at_once) : rows(rows), groups((rows + at_once - 1) / at_once) {}
-    int64_t first(int64_t group) const { return rows * group / groups; }
-    int64_t size(int64_t group) const { return first(group + 1) - first(group); }
+    explicit RowGroups(int64_t rows) : count(int((rows + Isa::ROWS - 1) / Isa::ROWS)) {
+        for (int g = 0; g <= count; ++g) first[g] = rows * g / count;
+        for (int g = 0; g < count; ++g) sums[g].clear();
+    }
+    int64_t size(int g) const { return first[g + 1] - first[g]; }
 };
 
 // Up to 256 inputs after up to 256 inputs, for all groups of rows. The first group unpacks the weights, the others find
@@ -318,26 +323,24 @@ void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, in
                    int64_t stride, int outputs) {
     constexpr int BYTES = block_bytes(format_of(TYPE)) * Isa::COLUMNS;
     constexpr auto SIZES = std::make_integer_sequence<int, Isa::ROWS>();
-    const RowGroups groups(count, Isa::ROWS);
+    RowGroups<Isa> groups(count);
     const int64_t blocks = inputs / BLOCK;
-    Ahead ahead = {tile + AHEAD * BYTES, int(BYTES / groups.groups)};
-    Sums<Isa> sums[MAX_ROWS];
-    for (int64_t g = 0; g < groups.groups; ++g) sums[g].clear();
+    Ahead ahead = {tile + AHEAD * BYTES, BYTES / groups.count};
     UnpackedRun<Isa, TYPE> kept;
     for (int64_t i = 0; i < blocks; i += SUPER / BLOCK) {
         const PackedRun<Isa, TYPE> packed(tile);
         const int64_t here = std::min<int64_t>(SUPER / BLOCK, blocks - i);
-        const auto add = [&](int64_t g, const auto& run) {
-            const RowBlock* first = rows + groups.first(g) * blocks + i;
-            add_rows<Isa, TYPE>(SIZES, groups.size(g), run, here, first, blocks, sums[g], ahead);
+        const auto add = [&](int g, const auto& run) {
+            const RowBlock* first = rows + groups.first[g] * blocks + i;
+            add_rows<Isa, TYPE>(SIZES, groups.size(g), run, here, first, blocks, groups.sums[g], ahead);
         };
-        if (groups.groups == 1) add(0, packed);
+        if (groups.count == 1) add(0, packed);
         else add(0, KeepingRun<Isa, TYPE>{packed, kept});
-        for (int64_t g = 1; g < groups.groups; ++g) add(g, kept);
+        for (int g = 1; g < groups.count; ++g) add(g, kept);
         tile = packed.end(here);
     }
-    for (int64_t g = 0; g < groups.groups; ++g)
-        sums[g].store(int(groups.size(g)), target + groups.first(g) * stride, stride, outputs);
+    for (int g = 0; g < groups.count; ++g)
+        groups.sums[g].store(int(groups.size(g)), target + groups.first[g] * stride, stride, outputs);
 }
 
 template <class Isa>

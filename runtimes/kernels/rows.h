@@ -12,12 +12,10 @@ struct RowBlock {
     int8_t q[BLOCK];
     float scale;
     float scaled_sum;  // scale * the sum of the integers
-    int32_t sum;       // of the integers
+    int32_t eightfold_sum;  // 8 * the sum of the integers
     int16_t sums[2];   // by halves of 16
 };
 
-// Quantize `inputs` numbers (a multiple of 32) as ggml does for Q8_0, except that the scale stays in single precision.
-// Every machine and every path gets the same result.
-void quantize_row(const float* row, int64_t inputs, RowBlock* target);
+using Quantizer = void (*)(const float* row, int64_t inputs, RowBlock* target);
 
 }  // namespace edgespec

@@ -26,7 +26,7 @@ void Quantization::run(Tensor*, int thread, int threads, void* self) {
     const int64_t to = all * (thread + 1) / threads;
     while (from < to) {
         const int64_t row = from / blocks, first = from % blocks, count = std::min(blocks - first, to - from);
-        quantize_row(row_of(*work.source, row) + first * BLOCK, count * BLOCK, work.rows + from);
+        work.quantize(row_of(*work.source, row) + first * BLOCK, count * BLOCK, work.rows + from);
         from += count;
     }
 }

@@ -12,6 +12,7 @@ namespace edgespec {
 
 // Rows of floats into blocks of integers, shared by the products that follow.
 struct Quantization {
+    Quantizer quantize;
     const Tensor* source;
     RowBlock* rows;
 
