@@ -9,7 +9,7 @@ from typing import Any
 from edgespec.events import Stats
 from edgespec.models.errors import RuntimeFailure
 
-from .run import Plan, Results
+from .run import STOCK, Plan, Results
 
 
 def rows(plan: Plan, results: Results) -> list[dict[str, Any]]:
@@ -17,19 +17,16 @@ def rows(plan: Plan, results: Results) -> list[dict[str, Any]]:
 
     Of a bench that was interrupted, the categories that were finished.
     """
-    return [_row(key, results) for key in results.rounds if key[1] in plan.names and (key[0], key[2]) in results.noise]
+    finished = [key for key in results.rounds if key[1:] in plan.series and (key[0], key[2]) in results.noise]
+    return [_row(key, results) for key in finished]
 
 
 def _row(key: tuple[str, str, str], results: Results) -> dict[str, Any]:
     category, strategy, runtime = key
-    rounds, plain = results.rounds[key], results.rounds[category, "plain", runtime]
+    rounds = results.rounds[key]
     answers = [stats for round_ in rounds for stats in round_]
-    ratios = [
-        one.tokens_per_second / other.tokens_per_second
-        for ours, theirs in zip(rounds, plain, strict=True)
-        for one, other in zip(ours, theirs, strict=True)
-        if other.tokens_per_second > 0
-    ]
+    ratios = _ratios(rounds, results.rounds[category, "plain", runtime])
+    stock = _ratios(rounds, results.rounds.get((category, "plain", STOCK), []))
     passes = sum(stats.target_passes for stats in answers)
     return {
         "category": category,
@@ -39,6 +36,7 @@ def _row(key: tuple[str, str, str], results: Results) -> dict[str, Any]:
         "ratio_to_plain": statistics.median(ratios) if ratios else 0.0,
         "ratio_low": min(ratios, default=0.0),
         "ratio_high": max(ratios, default=0.0),
+        "ratio_to_stock": statistics.median(stock) if stock else None,
         "tokens_per_pass": sum(stats.completion_tokens for stats in answers) / passes if passes else 0.0,
         "acceptance": _share(sum(s.accepted_tokens for s in answers), sum(s.drafted_tokens for s in answers)),
         "acceptance_by_depth": acceptance_by_depth(answers),
@@ -46,6 +44,16 @@ def _row(key: tuple[str, str, str], results: Results) -> dict[str, Any]:
         "peak_memory_bytes": max(stats.peak_memory_bytes for stats in answers),
         "noise": results.noise[category, runtime],
     }
+
+
+def _ratios(rounds: list[list[Stats]], others: list[list[Stats]]) -> list[float]:
+    """Speeds against those of the same prompts in the same rounds; none without others."""
+    return [
+        one.tokens_per_second / other.tokens_per_second
+        for ours, theirs in zip(rounds, others, strict=bool(others))
+        for one, other in zip(ours, theirs, strict=True)
+        if other.tokens_per_second > 0
+    ]
 
 
 def acceptance_by_depth(answers: list[Stats]) -> list[float]:

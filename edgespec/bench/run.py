@@ -16,6 +16,8 @@ CURVE_SIZES = (1, 2, 4, 8, 16, 32)
 NOISE = 0.05
 """Two rounds of plain decoding that differ by more than this share are noise, and are repeated."""
 _MOST_EXTRA_ROUNDS = 2
+STOCK = "llamacpp-stock"
+"""Without our kernels. Beside other runtimes it only runs plain decoding, for them to be compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,15 @@ class Plan:
     rounds: int
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return ("plain", *(name for name in self.strategies if name != "plain"))
+    def series(self) -> list[tuple[str, str]]:
+        """What runs in each round: strategies and runtimes."""
+        names = ("plain", *(name for name in self.strategies if name != "plain"))
+        return [
+            (name, runtime)
+            for runtime in self.runtimes
+            for name in names
+            if name == "plain" or runtime != STOCK or len(self.runtimes) == 1
+        ]
 
 
 @dataclass(slots=True)
@@ -72,25 +81,29 @@ def run_bench(plan: Plan, results: Results, begin: Say, note: Say) -> None:
     for runtime in plan.runtimes:
         begin(f"{runtime}: t(n)")
         results.curves[runtime] = _curve(plan, runtime)
-        for category in plan.categories:
-            _measure_category(plan, runtime, category, results, begin, note)
+    for category in plan.categories:
+        _measure_category(plan, category, results, begin, note)
 
 
-def _measure_category(plan: Plan, runtime: str, category: str, results: Results, begin: Say, note: Say) -> None:
+def _measure_category(plan: Plan, category: str, results: Results, begin: Say, note: Say) -> None:
+    def noise() -> dict[str, float]:
+        return {runtime: _noise(results.rounds[category, "plain", runtime]) for runtime in plan.runtimes}
+
     for round_ in range(plan.rounds + _MOST_EXTRA_ROUNDS):
         if round_ >= plan.rounds:
-            noise = _noise(results.rounds[category, "plain", runtime])
-            if noise <= NOISE:
+            worst = max(noise().values())
+            if worst <= NOISE:
                 break
-            note(f"{category}: rounds of plain decoding differ by {noise:.0%}, so it is repeated")
+            note(f"{category}: rounds of plain decoding differ by {worst:.0%}, so it is repeated")
         # there and back again, so that a machine that slows down doesn't favour the first
-        for name in plan.names if round_ % 2 == 0 else plan.names[::-1]:
+        for name, runtime in plan.series if round_ % 2 == 0 else plan.series[::-1]:
             begin(f"{runtime}: {category}, {name}, round {round_ + 1}")
             stats = _answers(plan, runtime, name, category)
             results.rounds.setdefault((category, name, runtime), []).append(stats)
-    noise = results.noise[category, runtime] = _noise(results.rounds[category, "plain", runtime])
-    if noise > NOISE:
-        note(f"{category}: plain decoding still differs by {noise:.0%} between rounds; the machine is busy")
+    for runtime, found in noise().items():
+        results.noise[category, runtime] = found
+        if found > NOISE:
+            note(f"{category}: {runtime}'s plain decoding still differs by {found:.0%} between rounds: a busy machine")
 
 
 def _noise(rounds: Sequence[Sequence[Stats]]) -> float:

@@ -17,7 +17,7 @@ from .progress import ConsoleReporter
 from .streams import emit, notice
 from .tables import file_size, table
 
-_RUNTIMES = ("llamacpp",)
+_RUNTIMES = ("llamacpp", "llamacpp-stock")
 
 
 class _Names(click.ParamType[tuple[str, ...]]):
@@ -40,7 +40,12 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.argument("model", required=False)
 @click.option("--draft", help="A smaller model with the same vocabulary, to draft: a GGUF file or a name.")
 @click.option("--strategies", type=_Names(STRATEGIES), help="Besides plain. [default: all that this model has]")
-@click.option("--runtimes", type=_Names(_RUNTIMES), default=_RUNTIMES, help="[default: llamacpp]")
+@click.option(
+    "--runtimes",
+    type=_Names(_RUNTIMES),
+    default=_RUNTIMES[:1],
+    help="llamacpp, and llamacpp-stock, without our kernels, to compare with. [default: llamacpp]",
+)
 @click.option("--categories", type=_Names(CATEGORIES), default=CATEGORIES, help=f"[default: {','.join(CATEGORIES)}]")
 @click.option("--limit", type=click.IntRange(1, 6), default=6, show_default=True, help="Prompts a category.")
 @click.option("--rounds", type=click.IntRange(1, 20), default=2, show_default=True, help="Repetitions, at least.")
@@ -109,20 +114,29 @@ def _paths(model: str | None, draft: str | None) -> tuple[Path, Path | None]:
 
 def described(found: dict[str, Any]) -> str:
     """The table that people read."""
-    drawn = []
-    for row in found["rows"]:
-        spread = f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}" if row["strategy"] != "plain" else ""
-        depths = " ".join(f"{share:.0%}" for share in row["acceptance_by_depth"][:4])
-        drawn.append((
-            row["category"], row["strategy"], row["runtime"], f"{row['tokens_per_second']:.1f}",
-            f"{row['ratio_to_plain']:.2f}", spread, f"{row['tokens_per_pass']:.2f}", depths,
-            f"{row['time_to_first_token_s']:.2f}", file_size(row["peak_memory_bytes"]),
-        ))  # fmt: skip
-    columns = ("category", "strategy", "runtime", "tok/s", "x plain", "(range)", "tok/pass", "accepted at 1 2 3 4",
-               "first s", "memory")  # fmt: skip
+    rows = found["rows"]
+    columns = {
+        "category": [row["category"] for row in rows],
+        "strategy": [row["strategy"] for row in rows],
+        "runtime": [row["runtime"] for row in rows],
+        "tok/s": [f"{row['tokens_per_second']:.1f}" for row in rows],
+        "x plain": [f"{row['ratio_to_plain']:.2f}" for row in rows],
+        "(range)": [_spread(row) for row in rows],
+        "x stock": [f"{row['ratio_to_stock'] or 0:.2f}" for row in rows],
+        "tok/pass": [f"{row['tokens_per_pass']:.2f}" for row in rows],
+        "accepted at 1 2 3 4": [" ".join(f"{share:.0%}" for share in row["acceptance_by_depth"][:4]) for row in rows],
+        "first s": [f"{row['time_to_first_token_s']:.2f}" for row in rows],
+        "memory": [file_size(row["peak_memory_bytes"]) for row in rows],
+    }
+    if all(row["ratio_to_stock"] is None for row in rows):
+        del columns["x stock"]
     lines = [f"{found['model']}{' + ' + found['draft'] if found['draft'] else ''}; {found['machine']['summary']}", ""]
-    lines.append(table(columns, drawn))
+    lines.append(table(tuple(columns), list(zip(*columns.values(), strict=True))))
     for runtime, curve in found["curve"].items():
         times = ", ".join(f"{n}: {ms:.0f} ms" for n, ms in curve.items())
         lines.append(f"\n{runtime}: a pass over n tokens at a context of {found['settings']['ctx'] // 2}: {times}")
     return "\n".join(lines)
+
+
+def _spread(row: dict[str, Any]) -> str:
+    return f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}" if row["strategy"] != "plain" else ""

@@ -62,6 +62,27 @@ def test_a_ratio_compares_the_same_prompt_in_the_same_round() -> None:
     assert (lookup["ratio_low"], lookup["ratio_high"], lookup["tokens_per_second"]) == (1.0, 2.5, 18.0)
     assert lookup["tokens_per_pass"] == 2.0
     assert found["curve"] == {"llamacpp": {"1": 100.0, "2": 150.0}}
+    assert plain["ratio_to_stock"] is None
+
+
+def test_without_our_kernels_plain_decoding_alone_runs_and_all_is_compared_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    speeds = {("plain", "llamacpp"): 12, ("lookup", "llamacpp"): 24, ("plain", "llamacpp-stock"): 8}
+    seen: list[tuple[str, str]] = []
+
+    def answers(_plan: Plan, runtime: str, strategy: str, _category: str) -> list[Stats]:
+        seen.append((strategy, runtime))
+        return [stats(speeds[strategy, runtime])]
+
+    monkeypatch.setattr(bench_run, "_answers", answers)
+    monkeypatch.setattr(bench_run, "_curve", lambda *_: {1: 1.0})
+    both, results = plan(runtimes=("llamacpp", "llamacpp-stock"), limit=1), Results()
+    run_bench(both, results, lambda _title: None, lambda _note: None)
+    assert seen == [*speeds, *reversed(speeds)]  # interleaved, there and back again
+    rows = to_json(both, results, {"summary": "a machine"})["rows"]
+    assert [(row["ratio_to_plain"], row["ratio_to_stock"]) for row in rows] == [(1, 1.5), (2, 3), (1, 1)]
+    assert plan(runtimes=("llamacpp-stock",)).series == [("plain", "llamacpp-stock"), ("lookup", "llamacpp-stock")]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +140,10 @@ def test_a_bench_from_end_to_end(run: Run, tiny: Path, tiny_draft: Path, tmp_pat
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
     table = run("bench", tiny, "--limit", 1, "--rounds", 1, "-n", 3, "--categories", "qa", "--strategies", "lookup")
     assert "x plain" in table.out
+    assert "x stock" not in table.out
+    table = run("bench", tiny, "--limit", 1, "--rounds", 1, "-n", 3, "--categories", "qa", "--strategies", "lookup",
+                "--runtimes", "llamacpp,llamacpp-stock")  # fmt: skip
+    assert "x stock" in table.out
     assert "a pass over n tokens" in table.out
 
 
