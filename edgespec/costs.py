@@ -58,6 +58,10 @@ class CostCurve:
         else:
             self._ratios[n] = self._ratios.get(n, 1.0) * correction
 
+    def scale_to(self, seconds: float) -> None:
+        """Move the whole curve to where a pass over one token takes so long."""
+        self._drift = seconds / self._measured(1)
+
     def _measured(self, n: int) -> float:
         sizes, seconds = self._sizes, self._seconds
         if len(sizes) == 1:
@@ -73,17 +77,25 @@ def measured_curve(
 ) -> CostCurve:
     """The curve of a runtime: measured, or remembered from a run with the same model, device, threads and backend.
 
+    A remembered curve is brought to today's speed by some passes over one token: where the machine was busy when it was
+    measured, a draft model would look too dear to be tried ever again.
+
     Args:
         notify: called once before a measurement, which takes some tens of passes.
     """
-    sizes = _possible(runtime, sizes)
+    sizes, now = _possible(runtime, sizes), False
 
     def measured() -> dict[str, Any]:
+        nonlocal now
+        now = True
         if notify is not None:
             notify()
         return {"runtime": runtime.identity, "seconds": measure(runtime, sizes)}
 
-    return remembered("costs", f"{runtime.identity}|{sizes}", _restored, measured)
+    curve = remembered("costs", f"{runtime.identity}|{sizes}", _restored, measured)
+    if not now:
+        curve.scale_to(measure(runtime, (1,), context=1)[1])
+    return curve
 
 
 def _restored(stored: dict[str, Any]) -> CostCurve:

@@ -6,13 +6,23 @@ namespace edgespec {
 
 namespace {
 
-constexpr int64_t SHARES = 8;           // pieces for each thread, so that one that is held up does less
+constexpr int64_t SHARES = 4;           // a thread takes this part of its part of what is left
 constexpr int64_t LEAST_SHARE = 32768;  // bytes of weights in a piece
 
 const float* row_of(const Tensor& tensor, int64_t r) {
     const int64_t i1 = r % tensor.ne[1], i2 = r / tensor.ne[1] % tensor.ne[2], i3 = r / tensor.ne[1] / tensor.ne[2];
     const size_t offset = size_t(i1) * tensor.nb[1] + size_t(i2) * tensor.nb[2] + size_t(i3) * tensor.nb[3];
     return reinterpret_cast<const float*>(static_cast<const uint8_t*>(tensor.data) + offset);
+}
+
+// Tiles for a thread: ever fewer, so that one that is held up does less and none waits long at the end.
+bool take(std::atomic<int64_t>& next, int64_t tiles, int64_t least, int64_t parts, int64_t& from, int64_t& to) {
+    from = next.load(std::memory_order_relaxed);
+    do {
+        if (from >= tiles) return false;
+        to = std::min(tiles, from + std::max(least, (tiles - from) / parts));
+    } while (!next.compare_exchange_weak(from, to, std::memory_order_relaxed));
+    return true;
 }
 
 }  // namespace
@@ -35,10 +45,8 @@ void Product::run(Tensor*, int, int threads, void* self) {
     Product& work = *static_cast<Product*>(self);
     const int64_t tiles = (work.outputs + work.columns - 1) / work.columns, blocks = work.inputs / BLOCK;
     const int64_t least = LEAST_SHARE / int64_t(work.tile_size) + 1;
-    const int64_t share = threads == 1 ? tiles : std::max(least, tiles / (SHARES * threads));
-    for (;;) {
-        const int64_t from = work.next.fetch_add(share, std::memory_order_relaxed), to = std::min(from + share, tiles);
-        if (from >= tiles) return;
+    int64_t from, to;
+    while (take(work.next, tiles, least, threads == 1 ? 1 : SHARES * threads, from, to)) {
         for (int64_t row = 0; row < work.count; row += MAX_ROWS) {
             const int64_t rows = std::min<int64_t>(MAX_ROWS, work.count - row);
             for (int64_t tile = from; tile < to; ++tile) {
