@@ -59,10 +59,11 @@ public:
             const int64_t cells = std::min(CHUNK, k_.ne[1] - cell);
             if (!read_mask(cell, cells)) continue;
             widen(k_, cell, cells);
-            in_pairs([&](auto... t) { score(t...); });
-            for (int i = 0; i < open_count_; ++i) weigh(open_[i]);
+            for (int64_t t = 0; t < piece_.count; ++t)
+                if (open_[t]) score(t);
             widen(v_, cell, cells);
-            in_pairs([&](auto... t) { add_values(cells, t...); });
+            for (int64_t t = 0; t < piece_.count; ++t)
+                if (open_[t]) add_values(t, cells);
         }
         for (int64_t t = 0; t < piece_.count; ++t) write(t);
     }
@@ -79,40 +80,24 @@ private:
                size_t(piece_.stream) * tensor.nb[3];
     }
 
-    // Two queries that see something at a time, which read keys and values together.
-    template <class Function>
-    void in_pairs(Function function) {
-        int i = 0;
-        for (; i + 2 <= open_count_; i += 2) function(open_[i], open_[i + 1]);
-        if (i < open_count_) function(open_[i]);
-    }
-
     // What the mask adds, into the scores. False: nobody sees any of these cells.
     bool read_mask(int64_t cell, int64_t cells) {
-        open_count_ = 0;
-        bool open = false;
+        bool any = false;
         for (int64_t t = 0; t < piece_.count; ++t) {
-            const bool as_before = t > 0 && row(t) == row(t - 1) && (mask_ == nullptr || mask_->ne[2] == 1);
-            if (as_before) std::memcpy(scores(t), scores(t - 1), CHUNK * sizeof(float));
-            else open = read_mask_row(t, cell, cells);
-            if (open) open_[open_count_++] = t;
+            uint16_t halves[CHUNK];
+            std::fill(halves, halves + CHUNK, uint16_t(mask_ == nullptr ? 0 : 0xfc00));
+            if (mask_ != nullptr) {
+                const size_t place = size_t(row(t)) * mask_->nb[1] + size_t(head(t) % mask_->ne[2]) * mask_->nb[2] +
+                                     size_t(piece_.stream % mask_->ne[3]) * mask_->nb[3] + size_t(cell) * 2;
+                std::memcpy(halves, static_cast<const uint8_t*>(mask_->data) + place, size_t(cells) * 2);
+            }
+            for (int64_t j = cells; j < CHUNK; ++j) halves[j] = 0xfc00;  // minus infinity
+            open_[t] = std::any_of(halves, halves + CHUNK, [](uint16_t half) { return half != 0xfc00; });
+            any = any || open_[t];
+            for (int64_t j = 0; j < CHUNK; j += L)
+                Isa::store(scores(t) + j, Isa::halves(reinterpret_cast<const uint8_t*>(halves + j)));
         }
-        return open_count_ > 0;
-    }
-
-    bool read_mask_row(int64_t t, int64_t cell, int64_t cells) {
-        constexpr uint16_t MINUS_INFINITY = 0xfc00;
-        uint16_t halves[CHUNK];
-        std::fill(halves, halves + CHUNK, mask_ == nullptr ? uint16_t(0) : MINUS_INFINITY);
-        if (mask_ != nullptr) {
-            const size_t place = size_t(row(t)) * mask_->nb[1] + size_t(head(t) % mask_->ne[2]) * mask_->nb[2] +
-                                 size_t(piece_.stream % mask_->ne[3]) * mask_->nb[3] + size_t(cell) * 2;
-            std::memcpy(halves, static_cast<const uint8_t*>(mask_->data) + place, size_t(cells) * 2);
-        }
-        std::fill(halves + cells, halves + CHUNK, MINUS_INFINITY);
-        for (int64_t j = 0; j < CHUNK; j += L)
-            Isa::store(scores(t) + j, Isa::halves(reinterpret_cast<const uint8_t*>(halves + j)));
-        return std::any_of(halves, halves + CHUNK, [](uint16_t half) { return half != MINUS_INFINITY; });
+        return any;
     }
 
     void widen(const Tensor& cache, int64_t cell, int64_t cells) {
@@ -123,40 +108,24 @@ private:
         }
     }
 
-    // Products of queries and keys, added to what the mask has put there.
-    template <class... Queries>
-    void score(Queries... queries) {
-        constexpr int N = sizeof...(queries), CELLS = 4;  // at a time
-        const int64_t t[N] = {queries...}, size = k_.ne[0];
-        for (int64_t j = 0; j < CHUNK; j += L) {
-            Float sums[N][L];
-            for (int first = 0; first < L; first += CELLS) {
-                Float some[N][CELLS];
-                for (auto& one : some) std::fill(one, one + CELLS, Isa::zero());
-                for (int64_t d = 0; d < size; d += L) {
-                    Float q[N];
-                    for (int n = 0; n < N; ++n) q[n] = Isa::floats(query(t[n]) + d);
-#pragma GCC unroll 4
-                    for (int i = 0; i < CELLS; ++i) {
-                        const Float key = Isa::floats(wide_ + (j + first + i) * size + d);
-#pragma GCC unroll 2
-                        for (int n = 0; n < N; ++n) some[n][i] = Isa::add_product(some[n][i], q[n], key);
-                    }
-                }
-                for (int n = 0; n < N; ++n) std::copy(some[n], some[n] + CELLS, sums[n] + first);
-            }
-            for (int n = 0; n < N; ++n) {
-                float* to = scores(t[n]) + j;
-                Isa::store(to, Isa::add(Isa::sums_of(sums[n]), Isa::floats(to)));
-            }
-        }
-    }
-
-    // From scores their exponentials, and what came before in terms of the new maximum.
-    void weigh(int64_t t) {
+    // Scores, from these their exponentials, and what came before in terms of the new maximum.
+    void score(int64_t t) {
+        const int64_t size = k_.ne[0];
         float* scores = this->scores(t);
         Float most = Isa::set(most_[t]);
-        for (int64_t j = 0; j < CHUNK; j += L) most = Isa::larger(most, Isa::floats(scores + j));
+        for (int64_t j = 0; j < CHUNK; j += L) {
+            Float sums[L];
+            for (int i = 0; i < L; ++i) sums[i] = Isa::zero();
+            for (int64_t d = 0; d < size; d += L) {
+                const Float q = Isa::floats(query(t) + d);
+#pragma GCC unroll 16
+                for (int i = 0; i < L; ++i)
+                    sums[i] = Isa::add_product(sums[i], q, Isa::floats(wide_ + (j + i) * size + d));
+            }
+            const Float found = Isa::add(Isa::sums_of(sums), Isa::floats(scores + j));
+            Isa::store(scores + j, found);
+            most = Isa::larger(most, found);
+        }
         float lanes[L];
         Isa::store(lanes, most);
         const float now = *std::max_element(lanes, lanes + L), factor = std::exp(most_[t] - now);
@@ -174,32 +143,25 @@ private:
         factor_[t] = factor;
     }
 
-    template <class... Queries>
-    void add_values(int64_t cells, Queries... queries) {
-        constexpr int N = sizeof...(queries), WIDTH = 8 / N;
-        const int64_t t[N] = {queries...};
+    void add_values(int64_t t, int64_t cells) {
         int64_t d = 0;
-        for (; d + WIDTH * L <= v_.ne[0]; d += WIDTH * L) add_columns<N, WIDTH>(t, cells, d);
-        for (; d < v_.ne[0]; d += L) add_columns<N, 1>(t, cells, d);
+        for (; d + 8 * L <= v_.ne[0]; d += 8 * L) add_columns<8>(t, cells, d);
+        for (; d < v_.ne[0]; d += L) add_columns<1>(t, cells, d);
     }
 
-    template <int N, int WIDTH>
-    void add_columns(const int64_t (&t)[N], int64_t cells, int64_t d) {
+    template <int WIDTH>
+    void add_columns(int64_t t, int64_t cells, int64_t d) {
         const int64_t size = v_.ne[0];
-        Float sums[N][WIDTH];
-        for (int n = 0; n < N; ++n)
-            for (int i = 0; i < WIDTH; ++i)
-                sums[n][i] = Isa::by(Isa::floats(result(t[n]) + d + i * L), factor_[t[n]]);
+        const float* weights = scores(t);
+        float* result = this->result(t) + d;
+        Float sums[WIDTH];
+        for (int i = 0; i < WIDTH; ++i) sums[i] = Isa::by(Isa::floats(result + i * L), factor_[t]);
         for (int64_t j = 0; j < cells; ++j) {
-            const float* values = wide_ + j * size + d;
 #pragma GCC unroll 8
             for (int i = 0; i < WIDTH; ++i)
-#pragma GCC unroll 2
-                for (int n = 0; n < N; ++n)
-                    sums[n][i] = Isa::add_scaled(sums[n][i], Isa::floats(values + i * L), scores(t[n])[j]);
+                sums[i] = Isa::add_scaled(sums[i], Isa::floats(wide_ + j * size + d + i * L), weights[j]);
         }
-        for (int n = 0; n < N; ++n)
-            for (int i = 0; i < WIDTH; ++i) Isa::store(result(t[n]) + d + i * L, sums[n][i]);
+        for (int i = 0; i < WIDTH; ++i) Isa::store(result + i * L, sums[i]);
     }
 
     void write(int64_t t) {
@@ -213,8 +175,7 @@ private:
     const Tensor* mask_;
     const AttentionPiece& piece_;
     int64_t heads_;  // that share a head of keys
-    int64_t open_[MAX_QUERIES];  // queries that see something in this chunk
-    int open_count_ = 0;
+    bool open_[MAX_QUERIES];
     float most_[MAX_QUERIES], total_[MAX_QUERIES], factor_[MAX_QUERIES];
     alignas(64) float scores_[MAX_QUERIES * CHUNK];
     alignas(64) float queries_[MAX_QUERIES * MAX_HEAD], results_[MAX_QUERIES * MAX_HEAD];
