@@ -5,6 +5,7 @@
 #include "export.h"
 #include "layout.h"
 #include "path.h"
+#include "work.h"
 
 using namespace edgespec;
 
@@ -52,13 +53,11 @@ EDGESPEC_API void edgespec_unpack(int type, const uint8_t* tiles, int64_t inputs
 EDGESPEC_API void edgespec_multiply(int type, const uint8_t* tiles, int64_t inputs, int64_t outputs, const char* path,
                        const float* rows, int64_t count, float* target) {
     const Path* chosen = choose_path(path);
-    const TileProduct product = chosen->product(Type(type));
-    const size_t tile = tile_bytes(format_of(Type(type)), inputs, chosen->columns);
     std::vector<RowBlock> blocks(size_t(count * (inputs / BLOCK)));
     for (int64_t r = 0; r < count; ++r) chosen->quantize(rows + r * inputs, inputs, blocks.data() + r * (inputs / BLOCK));
-    for (int64_t column = 0; column < outputs; column += chosen->columns)
-        product(tiles + size_t(column / chosen->columns) * tile, inputs, blocks.data(), count, target + column, outputs,
-                int(outputs - column < chosen->columns ? outputs - column : chosen->columns));
+    Product product{chosen->product(Type(type)), chosen->columns, tile_bytes(format_of(Type(type)), inputs, chosen->columns),
+                    tiles, inputs, outputs, count, blocks.data(), target};
+    Product::run(nullptr, 0, 1, &product);
 }
 
 // target (rows, heads, size of values) from q (heads, rows, size), keys and values in half precision (key heads, cells,

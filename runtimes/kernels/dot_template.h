@@ -28,7 +28,7 @@ template <class Isa>
 struct ByteScales {
     typename Isa::Int first, second;
 
-    ByteScales() {}
+    ByteScales() = default;
     ByteScales(const uint8_t* p, const uint8_t* q) : first(Isa::signed_bytes(p)), second(Isa::signed_bytes(q)) {}
 };
 

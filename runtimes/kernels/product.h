@@ -9,7 +9,7 @@
 
 namespace edgespec {
 
-constexpr int MAX_ROWS = 64;  // of a call
+constexpr int MAX_ROWS = 64;  // of a call to a TileProduct
 
 // Computes target[r * stride + c] for rows r and the columns of one tile, of which the last one may be cut off.
 // Of each row: block after block, the integer sum converted to float and multiplied in, so that the result doesn't

@@ -11,7 +11,7 @@
 //   low_nibbles(v), high_nibbles(v), or_bits(a, b)
 //   fifth_bits<SHIFT, MASK>(v) ((v >> SHIFT) & MASK) << 4, for every byte
 //   group(p)                   4 bytes, in every lane
-//   HalfScales(p, q)           Q6_K's scales of both halves of a block, from signed bytes
+//   HalfScales(p, q)           Q6_K's scales of both halves of a block, from signed bytes; HalfScales() is left unset
 //   Dot<BITS>                  a sum of products, of weights that have so many bits, without a sign up to 6:
 //     add<V>(a, b, x, y)       adds those of groups 2V and 2V + 1: weights a with inputs x, b with y; in Dot<6> with
 //                              HalfScales as a fifth argument
@@ -120,8 +120,6 @@ struct UnpackedBlock {
     Int weights[GROUPS][PARTS];
     Float scales[PARTS], minima[PARTS];
     HalfScales halves[PARTS];
-
-    UnpackedBlock() {}  // until all of it is set
 
     template <int V>
     void unpack(int p, Int& a, Int& b) const {
@@ -241,7 +239,7 @@ private:
     Dot dots_[PARTS][ROWS];
 };
 
-constexpr int AHEAD = 16;  // blocks between what is worked on and what is fetched from memory, as long as that takes
+constexpr int AHEAD = 16;  // blocks between what is worked on and what is fetched from memory
 
 // What to fetch from memory while a block is worked on.
 struct Ahead {
@@ -305,9 +303,11 @@ void add_rows(std::integer_sequence<int, LESS...>, int64_t rows, const Run& run,
 // The rows of a product in as few and as even groups as registers allow.
 template <class Isa>
 struct RowGroups {
+    static constexpr int MOST = (MAX_ROWS + Isa::ROWS - 1) / Isa::ROWS;
+
     int count;
-    int64_t first[MAX_ROWS + 1];
-    Sums<Isa> sums[MAX_ROWS];
+    int64_t first[MOST + 1];
+    Sums<Isa> sums[MOST];
 
     explicit RowGroups(int64_t rows) : count(int((rows + Isa::ROWS - 1) / Isa::ROWS)) {
         for (int g = 0; g <= count; ++g) first[g] = rows * g / count;

@@ -11,11 +11,12 @@ namespace edgespec {
 struct RowBlock {
     int8_t q[BLOCK];
     float scale;
-    float scaled_sum;  // scale * the sum of the integers
+    float scaled_sum;       // scale * the sum of the integers
     int32_t eightfold_sum;  // 8 * the sum of the integers
-    int16_t sums[2];   // by halves of 16
+    int16_t sums[2];        // by halves of 16
 };
 
+// Quantizes `inputs` numbers, a multiple of 32.
 using Quantizer = void (*)(const float* row, int64_t inputs, RowBlock* target);
 
 }  // namespace edgespec

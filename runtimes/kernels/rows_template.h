@@ -1,4 +1,4 @@
-// Quantization of rows: plain C++, for compilers to turn into the vectors of each instruction set.
+// Quantization of rows, written once for all instruction sets; attention_template.h says what `Isa` supplies for it.
 #pragma once
 
 #include <algorithm>

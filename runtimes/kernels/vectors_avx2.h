@@ -43,7 +43,7 @@ struct Avx2 {
     struct HalfScales {
         Int first, second;  // as pairs of the same 16 bits
 
-        HalfScales() {}
+        HalfScales() = default;
         HalfScales(const uint8_t* p, const uint8_t* q) : first(twice(p)), second(twice(q)) {}
         Int both() const { return _mm256_blend_epi16(first, second, 0xaa); }
 
