@@ -122,7 +122,7 @@ def described(found: dict[str, Any]) -> str:
         "tok/s": [f"{row['tokens_per_second']:.1f}" for row in rows],
         "x plain": [f"{row['ratio_to_plain']:.2f}" for row in rows],
         "(range)": [_spread(row) for row in rows],
-        "x stock": [f"{row['ratio_to_stock'] or 0:.2f}" for row in rows],
+        "x stock": ["" if row["ratio_to_stock"] is None else f"{row['ratio_to_stock']:.2f}" for row in rows],
         "tok/pass": [f"{row['tokens_per_pass']:.2f}" for row in rows],
         "accepted at 1 2 3 4": [" ".join(f"{share:.0%}" for share in row["acceptance_by_depth"][:4]) for row in rows],
         "first s": [f"{row['time_to_first_token_s']:.2f}" for row in rows],
