@@ -136,14 +136,15 @@ private:
 
     void add(Graph* made, Tensor* node) {
         if (node->op == operations.mul_mat && holds_tiles(node->src[0])) {
-            if (node->src[1] != quantized_) {
+            const Tensor& weights = *node->src[0];
+            const Type type = Type(weights.type);
+            if (node->src[1] != quantized_ || scale_span(type) != span_) {
                 quantized_ = node->src[1];
-                quantizations_.push_back({path->quantize, quantized_, rows_.data()});
+                span_ = scale_span(type);
+                quantizations_.push_back({path->quantize, quantized_, span_, rows_.data()});
                 ggml.ggml_graph_add_node(made, custom(*node, Quantization::run, &quantizations_.back()));
             }
             Product& product = products_.emplace_back();
-            const Tensor& weights = *node->src[0];
-            const Type type = Type(weights.type);
             product.multiply = path->product(type);
             product.columns = path->columns;
             product.tile_size = tile_bytes(format_of(type), weights.ne[0], path->columns);
@@ -177,7 +178,8 @@ private:
 
     std::vector<RowBlock>& rows_;
     Context* context_ = nullptr;
-    const Tensor* quantized_ = nullptr;
+    const Tensor* quantized_ = nullptr;  // what the rows hold, and how
+    int span_ = 0;
     std::deque<Tensor> nodes_;  // deques: what is in them stays where it is
     std::deque<Quantization> quantizations_;
     std::deque<Product> products_;

@@ -73,8 +73,21 @@ struct Plain {
     }
 
     template <int BITS>
-    using Dot = std::conditional_t<BITS == 6, HalvesDot<Plain>, ByteDot<Plain>>;
-    using HalfScales = ByteScales<Plain>;
+    using Dot = ByteDot<Plain>;
+    template <int BITS>
+    using ScaledDot = std::conditional_t<BITS == 6, HalvesDot<Plain>, ScaledByteDot<Plain, ByteDot<Plain>>>;
+    using Scale = Int;
+    static Int scale(const uint8_t* p) { return signed_bytes(p); }
+    using Pair = BytePair<Plain>;
+    static Pair pair(const uint8_t* p, const uint8_t* q) { return {p, q}; }
+    static Int add_pair(const Int& sum, const Pair& pair, const int16_t* two) { return plus(sum, pair.times(two)); }
+    static Int same(int32_t x) {
+        return each_lane([&](int) { return x; });
+    }
+    template <int BITS>
+    static Int minus_shifted(const Int& a, const Int& b) {
+        return each_lane([&](int i) { return a.sums[i] - b.sums[i] * (1 << BITS); });
+    }
 
     static Int minus(Int v, int32_t x) {
         for (int32_t& lane : v.sums) lane -= x;
@@ -93,9 +106,6 @@ struct Plain {
     static Float zero() { return {}; }
     static Float halves(const uint8_t* p) {
         return lanes([&](size_t i) { return half_to_float(uint16_t(p[2 * i] | p[2 * i + 1] << 8)); });
-    }
-    static Float bytes(const uint8_t* p) {
-        return lanes([&](size_t i) { return float(p[i]); });
     }
     static Float negative(const Float& a) {
         return lanes([&](size_t i) { return -a[i]; });

@@ -1,4 +1,5 @@
-// Inputs of a product: rows of floats, quantized to 8 bits in blocks of 32.
+// Inputs of a product: rows of floats, quantized to 8 bits as ggml does: with a scale for 32 of them, or for 256 where
+// the weights are of a K type.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +12,16 @@ namespace edgespec {
 struct RowBlock {
     int8_t q[BLOCK];
     float scale;
-    float scaled_sum;       // scale * the sum of the integers
-    int32_t eightfold_sum;  // 8 * the sum of the integers
-    int16_t sums[2];        // by halves of 16
+    float scaled_sum;         // scale * the sum of the integers
+    int32_t eightfold_sum;    // 8 * the sum of the integers
+    int16_t sums[2];          // by halves of 16
+    int16_t sums_of_two[2];   // in even blocks of a row for K types: of this block and the next
 };
 
-// Quantizes `inputs` numbers, a multiple of 32.
-using Quantizer = void (*)(const float* row, int64_t inputs, RowBlock* target);
+// Inputs that share a scale, for weights of a type.
+constexpr int scale_span(Type type) { return format_of(type).super ? SUPER : BLOCK; }
+
+// Quantizes `inputs` numbers, a multiple of `span`, with a scale for each `span` of them.
+using Quantizer = void (*)(const float* row, int64_t inputs, int span, RowBlock* target);
 
 }  // namespace edgespec

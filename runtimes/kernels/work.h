@@ -14,6 +14,7 @@ namespace edgespec {
 struct Quantization {
     Quantizer quantize;
     const Tensor* source;
+    int span;  // of inputs that share a scale
     RowBlock* rows;
 
     static void run(Tensor*, int thread, int threads, void* self);
