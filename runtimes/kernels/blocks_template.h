@@ -1,4 +1,4 @@
-// Blocks of a tile as the products read them: straight from the tile, kept after being unpacked, or both.
+// Blocks of a tile as the products read them: straight from the tile, or unpacked.
 //
 // product_template.h says what `Isa` supplies.
 #pragma once
@@ -101,14 +101,16 @@ private:
     const uint8_t *factors_, *blocks_;
 };
 
-// What a PackedBlock gives, kept in the nearest cache for further groups of rows.
-template <class Isa, Type TYPE>
+// What a PackedBlock gives, unpacked into the nearest cache for several groups of rows. BIASED: for rows whose integers
+// are 128 larger; the weights are signed then, and sums start from what that adds to them.
+template <class Isa, Type TYPE, bool BIASED>
 struct UnpackedBlock {
     using Int = typename Isa::Int;
     static constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
 
     Int weights[GROUPS][PARTS];
     ScaleOf<Isa, TYPE> scales[scale_count(TYPE)][PARTS];
+    Int starts[BIASED ? 2 : 0][PARTS];  // by halves
 
     template <int V>
     void unpack(int p, Int& a, Int& b) const {
@@ -117,49 +119,58 @@ struct UnpackedBlock {
     }
     template <int N>
     const ScaleOf<Isa, TYPE>& scale(int p) const { return scales[N][p]; }
+
+    void fill(const PackedBlock<Isa, TYPE>& packed) {
+#pragma GCC unroll 4
+        for (int p = 0; p < PARTS; ++p) {
+            fill_groups<0>(packed, p);
+            fill_groups<1>(packed, p);
+            fill_groups<2>(packed, p);
+            fill_groups<3>(packed, p);
+            scales[0][p] = packed.template scale<0>(p);
+            if constexpr (scale_count(TYPE) == 2) scales[1][p] = packed.template scale<1>(p);
+        }
+    }
+
+private:
+    template <int V>
+    void fill_groups(const PackedBlock<Isa, TYPE>& packed, int p) {
+        Int a, b;
+        packed.template unpack<V>(p, a, b);
+        if constexpr (BIASED) {
+            a = Isa::template minus_bytes<format_of(TYPE).offset>(a);
+            b = Isa::template minus_bytes<format_of(TYPE).offset>(b);
+            starts[V / 2][p] = Isa::start(V % 2 == 0 ? Isa::no_sum() : starts[V / 2][p], a, b);
+        }
+        weights[2 * V][p] = a;
+        weights[2 * V + 1][p] = b;
+    }
 };
 
-template <class Isa, Type TYPE>
+template <class Isa, Type TYPE, bool BIASED>
 struct UnpackedRun {
     static constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
 
-    UnpackedBlock<Isa, TYPE> blocks[SUPER / BLOCK];
-    typename Isa::Pair pairs[pair_count(TYPE) + 1][PARTS];  // one more, since there may be none
+    UnpackedBlock<Isa, TYPE, BIASED> blocks[SUPER / BLOCK];
+    typename Isa::Pair pairs[pair_count(TYPE)][PARTS];
     typename Isa::Float factors[PARTS], pair_factors[PARTS];
 
-    const UnpackedBlock<Isa, TYPE>& operator[](int64_t i) const { return blocks[i]; }
-    const typename Isa::Float& factor(int p) const { return factors[p]; }
-    const typename Isa::Float& pair_factor(int p) const { return pair_factors[p]; }
-    const typename Isa::Pair& pair(int i, int p) const { return pairs[i][p]; }
-};
+    const auto& operator[](int64_t i) const { return blocks[i]; }
+    const auto& factor(int p) const { return factors[p]; }
+    const auto& pair_factor(int p) const { return pair_factors[p]; }
+    const auto& pair(int i, int p) const { return pairs[i][p]; }
 
-// Keeps what the first group of rows unpacks.
-template <class Isa, Type TYPE>
-struct KeepingBlock {
-    using Int = typename Isa::Int;
-
-    PackedBlock<Isa, TYPE> packed;
-    UnpackedBlock<Isa, TYPE>& kept;
-
-    template <int V>
-    void unpack(int p, Int& a, Int& b) const {
-        packed.template unpack<V>(p, a, b);
-        kept.weights[2 * V][p] = a;
-        kept.weights[2 * V + 1][p] = b;
+    void fill(const PackedRun<Isa, TYPE>& packed, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) blocks[i].fill(packed[i]);
+        if constexpr (format_of(TYPE).super) {
+            for (int p = 0; p < PARTS; ++p) {
+                factors[p] = packed.factor(p);
+                if constexpr (format_of(TYPE).minimum) pair_factors[p] = packed.pair_factor(p);
+                if constexpr (!BIASED)
+                    for (int i = 0; i < pair_count(TYPE); ++i) pairs[i][p] = packed.pair(i, p);
+            }
+        }
     }
-    template <int N>
-    ScaleOf<Isa, TYPE> scale(int p) const { return kept.scales[N][p] = packed.template scale<N>(p); }
-};
-
-template <class Isa, Type TYPE>
-struct KeepingRun {
-    PackedRun<Isa, TYPE> packed;
-    UnpackedRun<Isa, TYPE>& kept;
-
-    KeepingBlock<Isa, TYPE> operator[](int64_t i) const { return {packed[i], kept.blocks[i]}; }
-    typename Isa::Float factor(int p) const { return kept.factors[p] = packed.factor(p); }
-    typename Isa::Float pair_factor(int p) const { return kept.pair_factors[p] = packed.pair_factor(p); }
-    typename Isa::Pair pair(int i, int p) const { return kept.pairs[i][p] = packed.pair(i, p); }
 };
 
 }  // namespace edgespec

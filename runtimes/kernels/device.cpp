@@ -138,14 +138,15 @@ private:
         if (node->op == operations.mul_mat && holds_tiles(node->src[0])) {
             const Tensor& weights = *node->src[0];
             const Type type = Type(weights.type);
-            if (node->src[1] != quantized_ || scale_span(type) != span_) {
+            const TypeProduct chosen = path->product(type, row_count(*node->src[1]));
+            if (node->src[1] != quantized_ || chosen.rows != format_) {
                 quantized_ = node->src[1];
-                span_ = scale_span(type);
-                quantizations_.push_back({path->quantize, quantized_, span_, rows_.data()});
+                format_ = chosen.rows;
+                quantizations_.push_back({path->quantize, quantized_, format_, rows_.data()});
                 ggml.ggml_graph_add_node(made, custom(*node, Quantization::run, &quantizations_.back()));
             }
             Product& product = products_.emplace_back();
-            product.multiply = path->product(type);
+            product.multiply = chosen.multiply;
             product.columns = path->columns;
             product.tile_size = tile_bytes(format_of(type), weights.ne[0], path->columns);
             product.tiles = static_cast<const uint8_t*>(weights.data);
@@ -179,7 +180,7 @@ private:
     std::vector<RowBlock>& rows_;
     Context* context_ = nullptr;
     const Tensor* quantized_ = nullptr;  // what the rows hold, and how
-    int span_ = 0;
+    RowFormat format_{};
     std::deque<Tensor> nodes_;  // deques: what is in them stays where it is
     std::deque<Quantization> quantizations_;
     std::deque<Product> products_;

@@ -19,6 +19,7 @@ namespace {
 // Vectors of 16 columns.
 struct Avx512Vnni {
     static constexpr int LANES = 16, COLUMNS = 16, ROWS = 8, BYTE_OFFSET = 128;
+    static constexpr bool BIASED = false;
     using Int = __m512i;
     using Group = Int;
     using Float = __m512;
@@ -106,7 +107,7 @@ struct Avx512Vnni {
     }
 };
 
-TileProduct avx512_vnni_product(Type type) { return tile_product<Avx512Vnni>(type); }
+TypeProduct avx512_vnni_product(Type type, int64_t rows) { return tile_product<Avx512Vnni>(type, rows); }
 
 }  // namespace
 }  // namespace edgespec

@@ -19,6 +19,7 @@ namespace {
 
 struct AvxVnni : Avx2 {
     static constexpr int BYTE_OFFSET = 128;
+    static constexpr bool BIASED = false;
 
     // Signed bytes as unsigned ones, 128 larger, which is what the instruction takes.
     static Int load_bytes(const uint8_t* p) { return _mm256_xor_si256(load(p), _mm256_set1_epi8(-128)); }
@@ -39,7 +40,7 @@ struct AvxVnni : Avx2 {
     using ScaledDot = std::conditional_t<BITS == 6, HalvesDot<AvxVnni>, ScaledByteDot<AvxVnni, ByteDot<AvxVnni>>>;
 };
 
-TileProduct avx_vnni_product(Type type) { return tile_product<AvxVnni>(type); }
+TypeProduct avx_vnni_product(Type type, int64_t rows) { return tile_product<AvxVnni>(type, rows); }
 
 }  // namespace
 }  // namespace edgespec

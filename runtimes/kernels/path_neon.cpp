@@ -23,6 +23,7 @@ namespace {
 // Vectors of 4 columns, two of them in a tile.
 struct Neon {
     static constexpr int LANES = 4, COLUMNS = 8, ROWS = 4, BYTE_OFFSET = 0;
+    static constexpr bool BIASED = false;
     using Int = int32x4_t;
     using Group = Int;
     using Float = float32x4_t;
@@ -105,7 +106,7 @@ private:
     }
 };
 
-TileProduct neon_product(Type type) { return tile_product<Neon>(type); }
+TypeProduct neon_product(Type type, int64_t rows) { return tile_product<Neon>(type, rows); }
 
 }  // namespace
 }  // namespace edgespec

@@ -16,6 +16,7 @@ namespace {
 
 struct Plain {
     static constexpr int LANES = 8, COLUMNS = 8, ROWS = 4, BYTE_OFFSET = 0;
+    static constexpr bool BIASED = false;
     union Int {
         int32_t sums[LANES];
         uint8_t bytes[LANES * 4];
@@ -154,7 +155,7 @@ struct Plain {
 
 bool anywhere() { return true; }
 
-TileProduct plain_product(Type type) { return tile_product<Plain>(type); }
+TypeProduct plain_product(Type type, int64_t rows) { return tile_product<Plain>(type, rows); }
 
 }  // namespace
 

@@ -20,6 +20,10 @@
 //                              for all, or with 6 bits for groups 0 to 3, `second` for the rest
 //   Pair, pair(p, q)           of signed bytes
 //   add_pair(sum, pair, two)   sum + p * two[0] + q * two[1], in int32
+//   BIASED                     whether 6-bit weights are better multiplied with rows 128 larger, if there are many
+//   BiasedDot                  a sum of products of signed 6-bit weights with such rows:
+//     add<V>(a, b, x, y, scale, start, sum)   as above; `start` is what a half's sum begins with
+//   minus_bytes<N>(v), start(sum, a, b)   bytes N smaller; a start for these groups too
 //   no_sum(), minus(v, int), minus_shifted<BITS>(a, b), to_float(v), zero()   the third is a - (b << BITS)
 //   halves(p)                  floats from half precision
 //   negative(a), times(a, b), by(a, float), add_product(sum, a, b), add_scaled(sum, a, float)
@@ -131,8 +135,17 @@ struct Sums {
     }
 };
 
+template <class Isa, int BITS, bool BIASED>
+struct DotOf {
+    using Dot = typename Isa::template ScaledDot<BITS>;
+};
+template <class Isa, int BITS>
+struct DotOf<Isa, BITS, true> {
+    using Dot = typename Isa::BiasedDot;
+};
+
 // The products of ROWS rows with a super-block of all parts, as integers. A row's scale belongs to the super-block.
-template <class Isa, Type TYPE, int ROWS>
+template <class Isa, Type TYPE, bool BIASED, int ROWS>
 class SuperProducts {
 public:
     static constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
@@ -150,10 +163,12 @@ public:
             first[p] = block.template scale<0>(p);
             second[p] = block.template scale<scale_count(TYPE) - 1>(p);
         }
-        typename Isa::template ScaledDot<F.bits> dots[PARTS][ROWS];
+        Dot dots[PARTS][ROWS];
         const auto add = [&](auto v) {
             for_groups<Isa, v, ROWS>(block, rows_ + i, stride_, [&](int p, int r, const Int& a, const Int& b, Group x, Group y) {
-                dots[p][r].template add<v>(a, b, x, y, first[p], second[p], sums_[p][r]);
+                if constexpr (BIASED)
+                    dots[p][r].template add<v>(a, b, x, y, v < 2 ? first[p] : second[p], block.starts[v / 2][p], sums_[p][r]);
+                else dots[p][r].template add<v>(a, b, x, y, first[p], second[p], sums_[p][r]);
             });
         };
         add(std::integral_constant<int, 0>());
@@ -169,7 +184,7 @@ public:
             Int pairs[ROWS];
             for (int r = 0; r < ROWS; ++r) pairs[r] = Isa::no_sum();
 #pragma GCC unroll 8
-            for (int i = 0; i < pair_count(TYPE); ++i) {
+            for (int i = 0; i < PAIRS; ++i) {
                 const typename Isa::Pair pair = run.pair(i, p);
 #pragma GCC unroll 8
                 for (int r = 0; r < ROWS; ++r) pairs[r] = Isa::add_pair(pairs[r], pair, pair_of_sums(i, r));
@@ -179,7 +194,7 @@ public:
             for (int r = 0; r < ROWS; ++r) {
                 const float scale = rows_[r * stride_].scale;
                 Int sum = sums_[p][r];
-                if constexpr (F.offset == 32) sum = Isa::template minus_shifted<5>(sum, pairs[r]);
+                if constexpr (PAIRS == 8) sum = Isa::template minus_shifted<5>(sum, pairs[r]);
                 auto product = Isa::times(Isa::to_float(sum), factor);
                 if constexpr (F.minimum) product = Isa::add_product(product, Isa::to_float(pairs[r]), run.pair_factor(p));
                 sums.parts[p][r] = Isa::add_scaled(sums.parts[p][r], product, scale);
@@ -192,6 +207,8 @@ private:
     using Int = typename Isa::Int;
     using Group = typename Isa::Group;
     using Scale = typename Isa::Scale;
+    using Dot = typename DotOf<Isa, F.bits, BIASED>::Dot;
+    static constexpr int PAIRS = BIASED ? 0 : pair_count(TYPE);
 
     const int16_t* pair_of_sums(int i, int r) const {
         if constexpr (TYPE == Type::Q6_K) return rows_[r * stride_ + i].sums;
@@ -212,14 +229,14 @@ struct Ahead {
 };
 
 // Adds the products of ROWS rows with so many blocks, block after block.
-template <class Isa, Type TYPE, int ROWS, class Run>
+template <class Isa, Type TYPE, bool BIASED, int ROWS, class Run>
 void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t stride, Sums<Isa>& all, Ahead& ahead) {
     const auto fetch = [&] {
         Isa::prefetch(ahead.from, ahead.bytes);
         ahead.from += ahead.bytes;
     };
     if constexpr (format_of(TYPE).super) {
-        SuperProducts<Isa, TYPE, ROWS> products(rows, stride);
+        SuperProducts<Isa, TYPE, BIASED, ROWS> products(rows, stride);
         for (int i = 0; i < SUPER / BLOCK; ++i) {
             fetch();
             products.add_block(i, run[i]);
@@ -241,11 +258,11 @@ void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t strid
 }
 
 // add_run for 1 to Isa::ROWS rows.
-template <class Isa, Type TYPE, class Run, int... LESS>
+template <class Isa, Type TYPE, bool BIASED, class Run, int... LESS>
 void add_rows(std::integer_sequence<int, LESS...>, int64_t rows, const Run& run, int64_t blocks, const RowBlock* first,
               int64_t stride, Sums<Isa>& sums, Ahead& ahead) {
     using RunProduct = void (*)(const Run&, int64_t, const RowBlock*, int64_t, Sums<Isa>&, Ahead&);
-    static constexpr RunProduct INSTANCES[] = {add_run<Isa, TYPE, LESS + 1, Run>...};
+    static constexpr RunProduct INSTANCES[] = {add_run<Isa, TYPE, BIASED, LESS + 1, Run>...};
     INSTANCES[rows - 1](run, blocks, first, stride, sums, ahead);
 }
 
@@ -265,9 +282,9 @@ struct RowGroups {
     int64_t size(int g) const { return first[g + 1] - first[g]; }
 };
 
-// Up to 256 inputs after up to 256 inputs, for all groups of rows. The first group unpacks the weights, the others find
-// them in the nearest cache. What follows is fetched from memory evenly over the work.
-template <class Isa, Type TYPE>
+// Up to 256 inputs after up to 256 inputs, for all groups of rows. For several groups the weights are unpacked first.
+// What follows is fetched from memory evenly over the work.
+template <class Isa, Type TYPE, bool BIASED>
 void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, int64_t count, float* target,
                    int64_t stride, int outputs) {
     constexpr int BYTES = block_bytes(format_of(TYPE)) * Isa::COLUMNS;
@@ -275,36 +292,47 @@ void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, in
     RowGroups<Isa> groups(count);
     const int64_t blocks = inputs / BLOCK;
     Ahead ahead = {tile + AHEAD * BYTES, BYTES / groups.count};
-    UnpackedRun<Isa, TYPE> kept;
+    UnpackedRun<Isa, TYPE, BIASED> unpacked;
     for (int64_t i = 0; i < blocks; i += SUPER / BLOCK) {
         const PackedRun<Isa, TYPE> packed(tile);
         const int64_t here = std::min<int64_t>(SUPER / BLOCK, blocks - i);
         const auto add = [&](int g, const auto& run) {
             const RowBlock* first = rows + groups.first[g] * blocks + i;
-            add_rows<Isa, TYPE>(SIZES, groups.size(g), run, here, first, blocks, groups.sums[g], ahead);
+            add_rows<Isa, TYPE, BIASED>(SIZES, groups.size(g), run, here, first, blocks, groups.sums[g], ahead);
         };
-        if (groups.count == 1) add(0, packed);
-        else add(0, KeepingRun<Isa, TYPE>{packed, kept});
-        for (int g = 1; g < groups.count; ++g) add(g, kept);
+        if (!BIASED && groups.count == 1) {
+            if constexpr (!BIASED) add(0, packed);
+        } else {
+            unpacked.fill(packed, here);
+            for (int g = 0; g < groups.count; ++g) add(g, unpacked);
+        }
         tile = packed.end(here);
     }
     for (int g = 0; g < groups.count; ++g)
         groups.sums[g].store(int(groups.size(g)), target + groups.first[g] * stride, stride, outputs);
 }
 
+template <class Isa, Type TYPE>
+TypeProduct product_of(int64_t rows) {
+    const int span = format_of(TYPE).super ? SUPER : BLOCK;
+    if constexpr (TYPE == Type::Q6_K && Isa::BIASED)
+        if (rows > Isa::ROWS) return {multiply_tile<Isa, TYPE, true>, {span, true}};
+    return {multiply_tile<Isa, TYPE, false>, {span, false}};
+}
+
 template <class Isa>
-TileProduct tile_product(Type type) {
+TypeProduct tile_product(Type type, int64_t rows) {
     switch (type) {
-        case Type::Q4_0: return multiply_tile<Isa, Type::Q4_0>;
-        case Type::Q4_1: return multiply_tile<Isa, Type::Q4_1>;
-        case Type::Q5_0: return multiply_tile<Isa, Type::Q5_0>;
-        case Type::Q5_1: return multiply_tile<Isa, Type::Q5_1>;
-        case Type::Q8_0: return multiply_tile<Isa, Type::Q8_0>;
-        case Type::Q4_K: return multiply_tile<Isa, Type::Q4_K>;
-        case Type::Q5_K: return multiply_tile<Isa, Type::Q5_K>;
-        case Type::Q6_K: return multiply_tile<Isa, Type::Q6_K>;
+        case Type::Q4_0: return product_of<Isa, Type::Q4_0>(rows);
+        case Type::Q4_1: return product_of<Isa, Type::Q4_1>(rows);
+        case Type::Q5_0: return product_of<Isa, Type::Q5_0>(rows);
+        case Type::Q5_1: return product_of<Isa, Type::Q5_1>(rows);
+        case Type::Q8_0: return product_of<Isa, Type::Q8_0>(rows);
+        case Type::Q4_K: return product_of<Isa, Type::Q4_K>(rows);
+        case Type::Q5_K: return product_of<Isa, Type::Q5_K>(rows);
+        case Type::Q6_K: return product_of<Isa, Type::Q6_K>(rows);
     }
-    return nullptr;
+    return {};
 }
 
 }  // namespace edgespec

@@ -18,10 +18,14 @@ struct RowBlock {
     int16_t sums_of_two[2];   // in even blocks of a row for K types: of this block and the next
 };
 
-// Inputs that share a scale, for weights of a type.
-constexpr int scale_span(Type type) { return format_of(type).super ? SUPER : BLOCK; }
+struct RowFormat {
+    int span;     // of inputs that share a scale
+    bool biased;  // whether `q` are 128 larger, as bytes without a sign; sums are not
 
-// Quantizes `inputs` numbers, a multiple of `span`, with a scale for each `span` of them.
-using Quantizer = void (*)(const float* row, int64_t inputs, int span, RowBlock* target);
+    bool operator!=(const RowFormat& other) const { return span != other.span || biased != other.biased; }
+};
+
+// Quantizes `inputs` numbers, a multiple of the span.
+using Quantizer = void (*)(const float* row, int64_t inputs, RowFormat format, RowBlock* target);
 
 }  // namespace edgespec

@@ -67,12 +67,15 @@ void quantize_block(const float* row, RowScale by, RowBlock& target) {
 // As ggml does for Q8_0 and Q8_K, except that the scale stays in single precision and positive. Every machine and every
 // path gets the same result.
 template <class Isa>
-void quantize_row(const float* row, int64_t inputs, int span, RowBlock* target) {
+void quantize_row(const float* row, int64_t inputs, RowFormat format, RowBlock* target) {
+    const int span = format.span;
     for (int64_t i = 0; i < inputs; i += span, target += span / BLOCK) {
         const RowScale scale(largest_magnitude<Isa>(row + i, span));
         for (int b = 0; b < span / BLOCK; ++b) quantize_block<Isa>(row + i + b * BLOCK, scale, target[b]);
         for (int b = 0; b + 1 < span / BLOCK; b += 2)
             for (int n = 0; n < 2; ++n) target[b].sums_of_two[n] = int16_t(target[b + n].eightfold_sum / 8);
+        for (int b = 0; b < span / BLOCK && format.biased; ++b)
+            for (int8_t& q : target[b].q) q = int8_t(q ^ -128);
     }
 }
 

@@ -13,6 +13,7 @@ namespace {  // a copy for each file that includes it, with the instructions tha
 
 struct Avx2 {
     static constexpr int LANES = 8, COLUMNS = 16, ROWS = 4, BYTE_OFFSET = 0;
+    static constexpr bool BIASED = true;
     using Int = __m256i;
     using Group = Int;
     using Float = __m256;
@@ -88,6 +89,24 @@ struct Avx2 {
         return _mm256_add_epi16(_mm256_maddubs_epi16(a, x), _mm256_maddubs_epi16(b, y));
     }
     static Int fours(Int v) { return _mm256_madd_epi16(v, _mm256_set1_epi16(1)); }
+
+    // 16 products of signed 6-bit weights, in 8 pairs, fit into 16 bits without the 128 that rows are larger by. Until
+    // `start` has made up for it sums may run over, which does no harm.
+    struct BiasedDot {
+        Int pairs_of_16;
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y, Int scale, const Int& start, Int& sum) {
+            pairs_of_16 = formed(_mm256_add_epi16(V % 2 == 0 ? start : pairs_of_16, pairs(x, y, a, b)));
+            if (V % 2 == 1) sum = formed(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs_of_16, scale)));
+        }
+    };
+    template <int N>
+    static Int minus_bytes(Int v) { return _mm256_sub_epi8(v, _mm256_set1_epi8(N)); }
+    static Int start(Int sum, Int a, Int b) {
+        const Int bias = _mm256_set1_epi8(-128);  // 128, as a byte without a sign
+        return _mm256_sub_epi16(sum, pairs(bias, bias, a, b));
+    }
 
     template <class Any>
     struct Dot<4, Any> {

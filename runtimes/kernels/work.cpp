@@ -31,13 +31,13 @@ int64_t row_count(const Tensor& tensor) { return tensor.ne[1] * tensor.ne[2] * t
 
 void Quantization::run(Tensor*, int thread, int threads, void* self) {
     const Quantization& work = *static_cast<Quantization*>(self);
-    const int64_t spans = work.source->ne[0] / work.span, all = spans * row_count(*work.source);
+    const int span = work.format.span;
+    const int64_t spans = work.source->ne[0] / span, all = spans * row_count(*work.source);
     int64_t from = all * thread / threads;
     const int64_t to = all * (thread + 1) / threads;
     while (from < to) {
         const int64_t row = from / spans, first = from % spans, count = std::min(spans - first, to - from);
-        work.quantize(row_of(*work.source, row) + first * work.span, count * work.span, work.span,
-                      work.rows + from * (work.span / BLOCK));
+        work.quantize(row_of(*work.source, row) + first * span, count * span, work.format, work.rows + from * (span / BLOCK));
         from += count;
     }
 }

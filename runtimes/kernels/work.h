@@ -14,7 +14,7 @@ namespace edgespec {
 struct Quantization {
     Quantizer quantize;
     const Tensor* source;
-    int span;  // of inputs that share a scale
+    RowFormat format;
     RowBlock* rows;
 
     static void run(Tensor*, int thread, int threads, void* self);
