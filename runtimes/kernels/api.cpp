@@ -53,12 +53,11 @@ EDGESPEC_API void edgespec_unpack(int type, const uint8_t* tiles, int64_t inputs
 EDGESPEC_API void edgespec_multiply(int type, const uint8_t* tiles, int64_t inputs, int64_t outputs, const char* path,
                        const float* rows, int64_t count, float* target) {
     const Path* chosen = choose_path(path);
-    const TypeProduct product = chosen->product(Type(type), count);
     std::vector<RowBlock> blocks(size_t(count * (inputs / BLOCK)));
-    for (int64_t r = 0; r < count; ++r) chosen->quantize(rows + r * inputs, inputs, product.rows, blocks.data() + r * (inputs / BLOCK));
-    Product work{product.multiply, chosen->columns, tile_bytes(format_of(Type(type)), inputs, chosen->columns),
+    for (int64_t r = 0; r < count; ++r) chosen->quantize(rows + r * inputs, inputs, blocks.data() + r * (inputs / BLOCK));
+    Product product{chosen->product(Type(type)), chosen->columns, tile_bytes(format_of(Type(type)), inputs, chosen->columns),
                     tiles, inputs, outputs, count, blocks.data(), target};
-    Product::run(nullptr, 0, 1, &work);
+    Product::run(nullptr, 0, 1, &product);
 }
 
 // target (rows, heads, size of values) from q (heads, rows, size), keys and values in half precision (key heads, cells,

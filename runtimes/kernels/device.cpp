@@ -136,17 +136,15 @@ private:
 
     void add(Graph* made, Tensor* node) {
         if (node->op == operations.mul_mat && holds_tiles(node->src[0])) {
-            const Tensor& weights = *node->src[0];
-            const Type type = Type(weights.type);
-            const TypeProduct chosen = path->product(type, row_count(*node->src[1]));
-            if (node->src[1] != quantized_ || chosen.rows != format_) {
+            if (node->src[1] != quantized_) {
                 quantized_ = node->src[1];
-                format_ = chosen.rows;
-                quantizations_.push_back({path->quantize, quantized_, format_, rows_.data()});
+                quantizations_.push_back({path->quantize, quantized_, rows_.data()});
                 ggml.ggml_graph_add_node(made, custom(*node, Quantization::run, &quantizations_.back()));
             }
             Product& product = products_.emplace_back();
-            product.multiply = chosen.multiply;
+            const Tensor& weights = *node->src[0];
+            const Type type = Type(weights.type);
+            product.multiply = path->product(type);
             product.columns = path->columns;
             product.tile_size = tile_bytes(format_of(type), weights.ne[0], path->columns);
             product.tiles = static_cast<const uint8_t*>(weights.data);
@@ -179,8 +177,7 @@ private:
 
     std::vector<RowBlock>& rows_;
     Context* context_ = nullptr;
-    const Tensor* quantized_ = nullptr;  // what the rows hold, and how
-    RowFormat format_{};
+    const Tensor* quantized_ = nullptr;
     std::deque<Tensor> nodes_;  // deques: what is in them stays where it is
     std::deque<Quantization> quantizations_;
     std::deque<Product> products_;

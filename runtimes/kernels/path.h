@@ -10,7 +10,7 @@ struct Path {
     const char* name;
     int columns;                        // of its tiles
     bool (*runs_here)();                // whether this processor has the instructions
-    TypeProduct (*product)(Type type, int64_t rows);
+    TileProduct (*product)(Type type);  // for a kind of weights
     AttentionFunction attention;
     Quantizer quantize;
 };

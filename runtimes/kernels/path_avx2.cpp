@@ -13,7 +13,7 @@ EDGESPEC_TARGET("avx2,fma,f16c")
 #include "rows_template.h"
 
 namespace edgespec {
-static TypeProduct avx2_product(Type type, int64_t rows) { return tile_product<Avx2>(type, rows); }
+static TileProduct avx2_product(Type type) { return tile_product<Avx2>(type); }
 }  // namespace edgespec
 EDGESPEC_TARGET_END
 

@@ -19,7 +19,6 @@ namespace {
 // Vectors of 16 columns.
 struct Avx512Vnni {
     static constexpr int LANES = 16, COLUMNS = 16, ROWS = 8, BYTE_OFFSET = 128;
-    static constexpr bool BIASED = false;
     using Int = __m512i;
     using Group = Int;
     using Float = __m512;
@@ -62,23 +61,17 @@ struct Avx512Vnni {
     };
 
     template <int BITS>
-    using Dot = TwoChains;
-    template <int BITS>
-    using ScaledDot = std::conditional_t<BITS == 6, HalvesDot<Avx512Vnni>, ScaledByteDot<Avx512Vnni, TwoChains>>;
-    using Scale = Int;
-    static Int scale(const uint8_t* p) { return signed_bytes(p); }
-    using Pair = BytePair<Avx512Vnni>;
-    static Pair pair(const uint8_t* p, const uint8_t* q) { return {p, q}; }
-    static Int add_pair(Int sum, const Pair& pair, const int16_t* two) { return plus(sum, pair.times(two)); }
-    static Int same(int32_t x) { return _mm512_set1_epi32(x); }
-    template <int BITS>
-    static Int minus_shifted(Int a, Int b) { return _mm512_sub_epi32(a, _mm512_slli_epi32(b, BITS)); }
+    using Dot = std::conditional_t<BITS == 6, HalvesDot<Avx512Vnni>, TwoChains>;
+    using HalfScales = ByteScales<Avx512Vnni>;
 
     static Int minus(Int v, int32_t x) { return _mm512_sub_epi32(v, _mm512_set1_epi32(x)); }
     static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
     static Float zero() { return _mm512_setzero_ps(); }
     static Float halves(const uint8_t* p) {
         return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    }
+    static Float bytes(const uint8_t* p) {
+        return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
     }
     static Float negative(Float v) { return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f)); }
     static Float times(Float a, Float b) { return _mm512_mul_ps(a, b); }
@@ -107,7 +100,7 @@ struct Avx512Vnni {
     }
 };
 
-TypeProduct avx512_vnni_product(Type type, int64_t rows) { return tile_product<Avx512Vnni>(type, rows); }
+TileProduct avx512_vnni_product(Type type) { return tile_product<Avx512Vnni>(type); }
 
 }  // namespace
 }  // namespace edgespec

@@ -19,28 +19,21 @@ namespace {
 
 struct AvxVnni : Avx2 {
     static constexpr int BYTE_OFFSET = 128;
-    static constexpr bool BIASED = false;
 
     // Signed bytes as unsigned ones, 128 larger, which is what the instruction takes.
     static Int load_bytes(const uint8_t* p) { return _mm256_xor_si256(load(p), _mm256_set1_epi8(-128)); }
 
-    static Int signed_bytes(const uint8_t* p) {
-        return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-    }
+    static Int no_sum() { return _mm256_setzero_si256(); }
     static Int plus(Int a, Int b) { return _mm256_add_epi32(a, b); }
     static Int multiply(Int a, Int b) { return _mm256_mullo_epi32(a, b); }
     static Int dot(Int sum, Int w, Int x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
 
-    static Int same(int32_t x) { return _mm256_set1_epi32(x); }
-    static Int scale(const uint8_t* p) { return signed_bytes(p); }
-
     template <int BITS>
-    using Dot = ByteDot<AvxVnni>;
-    template <int BITS>
-    using ScaledDot = std::conditional_t<BITS == 6, HalvesDot<AvxVnni>, ScaledByteDot<AvxVnni, ByteDot<AvxVnni>>>;
+    using Dot = std::conditional_t<BITS == 6, HalvesDot<AvxVnni>, ByteDot<AvxVnni>>;
+    using HalfScales = ByteScales<AvxVnni>;
 };
 
-TypeProduct avx_vnni_product(Type type, int64_t rows) { return tile_product<AvxVnni>(type, rows); }
+TileProduct avx_vnni_product(Type type) { return tile_product<AvxVnni>(type); }
 
 }  // namespace
 }  // namespace edgespec

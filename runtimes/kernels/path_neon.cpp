@@ -23,7 +23,6 @@ namespace {
 // Vectors of 4 columns, two of them in a tile.
 struct Neon {
     static constexpr int LANES = 4, COLUMNS = 8, ROWS = 4, BYTE_OFFSET = 0;
-    static constexpr bool BIASED = false;
     using Int = int32x4_t;
     using Group = Int;
     using Float = float32x4_t;
@@ -60,22 +59,14 @@ struct Neon {
     }
 
     template <int BITS>
-    using Dot = ByteDot<Neon>;
-    template <int BITS>
-    using ScaledDot = std::conditional_t<BITS == 6, HalvesDot<Neon>, ScaledByteDot<Neon, ByteDot<Neon>>>;
-    using Scale = Int;
-    static Int scale(const uint8_t* p) { return signed_bytes(p); }
-    using Pair = BytePair<Neon>;
-    static Pair pair(const uint8_t* p, const uint8_t* q) { return {p, q}; }
-    static Int add_pair(Int sum, const Pair& pair, const int16_t* two) { return plus(sum, pair.times(two)); }
-    static Int same(int32_t x) { return vdupq_n_s32(x); }
-    template <int BITS>
-    static Int minus_shifted(Int a, Int b) { return vsubq_s32(a, vshlq_n_s32(b, BITS)); }
+    using Dot = std::conditional_t<BITS == 6, HalvesDot<Neon>, ByteDot<Neon>>;
+    using HalfScales = ByteScales<Neon>;
 
     static Int minus(Int v, int32_t x) { return vsubq_s32(v, vdupq_n_s32(x)); }
     static Float to_float(Int v) { return vcvtq_f32_s32(v); }
     static Float zero() { return vdupq_n_f32(0); }
     static Float halves(const uint8_t* p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
+    static Float bytes(const uint8_t* p) { return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(four_bytes(p))))); }
     static Float negative(Float v) { return vnegq_f32(v); }
     static Float times(Float a, Float b) { return vmulq_f32(a, b); }
     static Float by(Float a, float x) { return vmulq_n_f32(a, x); }
@@ -106,7 +97,7 @@ private:
     }
 };
 
-TypeProduct neon_product(Type type, int64_t rows) { return tile_product<Neon>(type, rows); }
+TileProduct neon_product(Type type) { return tile_product<Neon>(type); }
 
 }  // namespace
 }  // namespace edgespec

@@ -16,7 +16,6 @@ namespace {
 
 struct Plain {
     static constexpr int LANES = 8, COLUMNS = 8, ROWS = 4, BYTE_OFFSET = 0;
-    static constexpr bool BIASED = false;
     union Int {
         int32_t sums[LANES];
         uint8_t bytes[LANES * 4];
@@ -74,21 +73,8 @@ struct Plain {
     }
 
     template <int BITS>
-    using Dot = ByteDot<Plain>;
-    template <int BITS>
-    using ScaledDot = std::conditional_t<BITS == 6, HalvesDot<Plain>, ScaledByteDot<Plain, ByteDot<Plain>>>;
-    using Scale = Int;
-    static Int scale(const uint8_t* p) { return signed_bytes(p); }
-    using Pair = BytePair<Plain>;
-    static Pair pair(const uint8_t* p, const uint8_t* q) { return {p, q}; }
-    static Int add_pair(const Int& sum, const Pair& pair, const int16_t* two) { return plus(sum, pair.times(two)); }
-    static Int same(int32_t x) {
-        return each_lane([&](int) { return x; });
-    }
-    template <int BITS>
-    static Int minus_shifted(const Int& a, const Int& b) {
-        return each_lane([&](int i) { return a.sums[i] - b.sums[i] * (1 << BITS); });
-    }
+    using Dot = std::conditional_t<BITS == 6, HalvesDot<Plain>, ByteDot<Plain>>;
+    using HalfScales = ByteScales<Plain>;
 
     static Int minus(Int v, int32_t x) {
         for (int32_t& lane : v.sums) lane -= x;
@@ -107,6 +93,9 @@ struct Plain {
     static Float zero() { return {}; }
     static Float halves(const uint8_t* p) {
         return lanes([&](size_t i) { return half_to_float(uint16_t(p[2 * i] | p[2 * i + 1] << 8)); });
+    }
+    static Float bytes(const uint8_t* p) {
+        return lanes([&](size_t i) { return float(p[i]); });
     }
     static Float negative(const Float& a) {
         return lanes([&](size_t i) { return -a[i]; });
@@ -155,7 +144,7 @@ struct Plain {
 
 bool anywhere() { return true; }
 
-TypeProduct plain_product(Type type, int64_t rows) { return tile_product<Plain>(type, rows); }
+TileProduct plain_product(Type type) { return tile_product<Plain>(type); }
 
 }  // namespace
 

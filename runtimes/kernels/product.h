@@ -17,10 +17,4 @@ constexpr int MAX_ROWS = 64;  // of a call to a TileProduct
 using TileProduct = void (*)(const uint8_t* tile, int64_t inputs, const RowBlock* rows, int64_t count, float* target,
                              int64_t stride, int outputs);
 
-// What multiplies weights of a type with so many rows, and the rows that it takes.
-struct TypeProduct {
-    TileProduct multiply;
-    RowFormat rows;
-};
-
 }  // namespace edgespec

@@ -13,7 +13,6 @@ namespace {  // a copy for each file that includes it, with the instructions tha
 
 struct Avx2 {
     static constexpr int LANES = 8, COLUMNS = 16, ROWS = 4, BYTE_OFFSET = 0;
-    static constexpr bool BIASED = true;
     using Int = __m256i;
     using Group = Int;
     using Float = __m256;
@@ -37,6 +36,32 @@ struct Avx2 {
         return _mm256_set1_epi32(four);
     }
 
+    static Int signed_bytes(const uint8_t* p) {
+        return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    }
+
+    struct HalfScales {
+        Int first, second;  // as pairs of the same 16 bits
+
+        HalfScales() = default;
+        HalfScales(const uint8_t* p, const uint8_t* q) : first(twice(p)), second(twice(q)) {}
+        Int both() const { return _mm256_blend_epi16(first, second, 0xaa); }
+
+    private:
+        static Int twice(const uint8_t* p) {
+            const Int wide = signed_bytes(p);
+            return _mm256_or_si256(_mm256_and_si256(wide, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(wide, 16));
+        }
+    };
+
+    // Products of 8 bits are added in pairs to 16, of which as many are added up as can't overflow: 2 * 127 * 15 * 8
+    // is below 2^15, as are 2 * 127 * 31 * 4 and 2 * 127 * 63 * 2.
+    template <int BITS, class = void>
+    struct Dot;
+
+    static Int pairs(Int a, Int b, Int x, Int y) {
+        return _mm256_add_epi16(_mm256_maddubs_epi16(a, x), _mm256_maddubs_epi16(b, y));
+    }
     // A sum that the compiler can't put off: GCC would first form all products of a block, and move them to the stack.
     static Int formed(Int sum) {
 #if defined(__GNUC__)
@@ -44,69 +69,7 @@ struct Avx2 {
 #endif
         return sum;
     }
-
-    // Signed bytes as 16 bits, twice in each lane.
-    using Scale = Int;
-    static Int scale(const uint8_t* p) {
-        return spread(_mm256_broadcastq_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))), 0);
-    }
-    // Signed bytes as 16 bits: p's and q's in turn.
-    using Pair = Int;
-    static Int pair(const uint8_t* p, const uint8_t* q) {
-        const __m128i both = _mm_unpacklo_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)),
-                                                _mm_loadl_epi64(reinterpret_cast<const __m128i*>(q)));
-        return spread(_mm256_broadcastsi128_si256(both), 8);
-    }
-    static Int add_pair(Int sum, Int pair, const int16_t* two) {
-        return formed(_mm256_add_epi32(sum, _mm256_madd_epi16(pair, group(two))));
-    }
-    // Lane i: bytes i and i + second, each with its sign.
-    static Int spread(Int bytes, int second) {
-        const Int places = _mm256_setr_epi32(0x00800080, 0x01800180, 0x02800280, 0x03800380,  //
-                                             0x04800480, 0x05800580, 0x06800680, 0x07800780);
-        return _mm256_srai_epi16(_mm256_shuffle_epi8(bytes, _mm256_add_epi32(places, _mm256_set1_epi32(second << 24))), 8);
-    }
-
-    // Products of 8 bits are added in pairs to 16, of which as many are added up as can't overflow: 2 * 127 * 15 * 8
-    // is below 2^15, as are 2 * 127 * 31 * 4 and 2 * 127 * 63 * 2.
-    template <int BITS, class = void>
-    struct Dot;
-
-    template <int BITS>
-    struct ScaledDot {
-        static constexpr int STEPS = BITS == 4 ? 4 : BITS == 5 ? 2 : 1;  // before it would overflow
-        Int pairs_of_16;
-
-        template <int V>
-        void add(Int a, Int b, Int x, Int y, Int first, Int second, Int& sum) {
-            pairs_of_16 = formed(V % STEPS == 0 ? pairs(a, b, x, y) : _mm256_add_epi16(pairs_of_16, pairs(a, b, x, y)));
-            if (V % STEPS == STEPS - 1)
-                sum = formed(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs_of_16, V < 2 ? first : second)));
-        }
-    };
-
-    static Int pairs(Int a, Int b, Int x, Int y) {
-        return _mm256_add_epi16(_mm256_maddubs_epi16(a, x), _mm256_maddubs_epi16(b, y));
-    }
     static Int fours(Int v) { return _mm256_madd_epi16(v, _mm256_set1_epi16(1)); }
-
-    // 16 products of signed 6-bit weights, in 8 pairs, fit into 16 bits without the 128 that rows are larger by. Until
-    // `start` has made up for it sums may run over, which does no harm.
-    struct BiasedDot {
-        Int pairs_of_16;
-
-        template <int V>
-        void add(Int a, Int b, Int x, Int y, Int scale, const Int& start, Int& sum) {
-            pairs_of_16 = formed(_mm256_add_epi16(V % 2 == 0 ? start : pairs_of_16, pairs(x, y, a, b)));
-            if (V % 2 == 1) sum = formed(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs_of_16, scale)));
-        }
-    };
-    template <int N>
-    static Int minus_bytes(Int v) { return _mm256_sub_epi8(v, _mm256_set1_epi8(N)); }
-    static Int start(Int sum, Int a, Int b) {
-        const Int bias = _mm256_set1_epi8(-128);  // 128, as a byte without a sign
-        return _mm256_sub_epi16(sum, pairs(bias, bias, a, b));
-    }
 
     template <class Any>
     struct Dot<4, Any> {
@@ -132,6 +95,21 @@ struct Avx2 {
     };
 
     template <class Any>
+    struct Dot<6, Any> {
+        Int sum;
+
+        template <int V>
+        void add(Int a, Int b, Int x, Int y, const HalfScales& scales) {
+            const Int more = _mm256_madd_epi16(pairs(a, b, x, y), V < 2 ? scales.first : scales.second);
+            sum = formed(V == 0 ? more : _mm256_add_epi32(sum, more));
+        }
+        Int total(const HalfScales& scales, const int16_t* sums) const {
+            const Int offset = _mm256_madd_epi16(_mm256_slli_epi16(scales.both(), 5), group(sums));
+            return _mm256_sub_epi32(sum, offset);
+        }
+    };
+
+    template <class Any>
     struct Dot<8, Any> {
         Int sum;
 
@@ -146,13 +124,13 @@ struct Avx2 {
         static Int signed_pairs(Int w, Int x) { return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)); }
     };
 
-    static Int no_sum() { return _mm256_setzero_si256(); }
-    template <int BITS>
-    static Int minus_shifted(Int a, Int b) { return _mm256_sub_epi32(a, _mm256_slli_epi32(b, BITS)); }
     static Int minus(Int v, int32_t x) { return _mm256_sub_epi32(v, _mm256_set1_epi32(x)); }
     static Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }
     static Float zero() { return _mm256_setzero_ps(); }
     static Float halves(const uint8_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+    static Float bytes(const uint8_t* p) {
+        return to_float(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+    }
     static Float negative(Float v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f)); }
     static Float times(Float a, Float b) { return _mm256_mul_ps(a, b); }
     static Float by(Float a, float x) { return _mm256_mul_ps(a, _mm256_set1_ps(x)); }

@@ -31,13 +31,12 @@ int64_t row_count(const Tensor& tensor) { return tensor.ne[1] * tensor.ne[2] * t
 
 void Quantization::run(Tensor*, int thread, int threads, void* self) {
     const Quantization& work = *static_cast<Quantization*>(self);
-    const int span = work.format.span;
-    const int64_t spans = work.source->ne[0] / span, all = spans * row_count(*work.source);
+    const int64_t blocks = work.source->ne[0] / BLOCK, all = blocks * row_count(*work.source);
     int64_t from = all * thread / threads;
     const int64_t to = all * (thread + 1) / threads;
     while (from < to) {
-        const int64_t row = from / spans, first = from % spans, count = std::min(spans - first, to - from);
-        work.quantize(row_of(*work.source, row) + first * span, count * span, work.format, work.rows + from * (span / BLOCK));
+        const int64_t row = from / blocks, first = from % blocks, count = std::min(blocks - first, to - from);
+        work.quantize(row_of(*work.source, row) + first * BLOCK, count * BLOCK, work.rows + from);
         from += count;
     }
 }

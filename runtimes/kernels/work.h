@@ -14,7 +14,6 @@ namespace edgespec {
 struct Quantization {
     Quantizer quantize;
     const Tensor* source;
-    RowFormat format;
     RowBlock* rows;
 
     static void run(Tensor*, int thread, int threads, void* self);
