@@ -141,29 +141,38 @@ def test_any_shape(path: str, kind: str, outputs: int, blocks: int, count: int, 
 
 
 @EVERY_TYPE
-def test_the_largest_integers_do_not_overflow(kind: str) -> None:
-    """All bits set, and rows of +-127 times their scale."""
+@pytest.mark.parametrize("bits", [0x00, 0xFF])
+def test_the_largest_integers_do_not_overflow(kind: str, bits: int) -> None:
+    """All bits the same, scales as large as they can be, and rows of +-127 times their scale: few of them, and many."""
     weights = random_weights(kind, 8, 256)
-    weights[:] = 0xFF
+    weights[:] = bits
     blocks = weights.reshape(8, -1, BLOCKS[kind][1])
+    if kind == "Q6_K":
+        blocks[:, :, 192:208] = 0x80
+    elif kind in ("Q4_K", "Q5_K"):
+        blocks[:, :, 4:16] = 0xFF
     for place in BLOCKS[kind][2]:
         blocks[:, :, place : place + 2] = np.array([0.01], "<f2").view(np.uint8)
     rows = np.stack([np.ones(256), -np.ones(256), np.tile([1, -1], 128)]).astype(np.float32)
+    rows = np.concatenate([rows, rows, rows])
     exact = quantized(rows) @ as_floats(kind, weights).astype(np.float64).T
     for path in paths():
-        np.testing.assert_allclose(Tiles(kind, weights, 256, path).product(rows), exact, rtol=2e-6, atol=1e-3)
+        tiles = Tiles(kind, weights, 256, path)
+        for count in (1, 3, 9):
+            np.testing.assert_allclose(tiles.product(rows[:count]), exact[:count], rtol=2e-6, atol=1e-3)
 
 
+@EVERY_TYPE
 @EVERY_PATH
-def test_rows_of_zeros_tiny_numbers_and_no_numbers(path: str) -> None:
-    weights = random_weights("Q4_0", 8, 64)
-    rows = np.zeros((6, 64), np.float32)
+def test_rows_of_zeros_tiny_numbers_and_no_numbers(kind: str, path: str) -> None:
+    tiles = Tiles(kind, random_weights(kind, 8, 256), 256, path)
+    rows = np.zeros((6, 256), np.float32)
     rows[1] = 1e-42  # too small to have an inverse
-    rows[2, 3], rows[3, 40], rows[4, 0], rows[5] = np.nan, np.inf, -np.inf, 3e38
-    found = Tiles("Q4_0", weights, 64, path).product(rows)
-    assert (found[:2] == 0).all()
-    assert np.isnan(found[2:5]).all()
-    assert not np.isnan(found[5]).any()
+    rows[2, 3], rows[3, 140], rows[4, 0], rows[5] = np.nan, np.inf, -np.inf, 1e35
+    for found in (tiles.product(rows), np.concatenate([tiles.product(row[None]) for row in rows])):
+        assert (found[:2] == 0).all()
+        assert np.isnan(found[2:5]).all()
+        assert not np.isnan(found[5]).any()
 
 
 def ggml_product(kind: str, weights: np.ndarray, inputs: int, rows: np.ndarray) -> np.ndarray:
