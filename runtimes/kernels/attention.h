@@ -12,7 +12,7 @@
 namespace edgespec {
 
 constexpr int64_t MAX_HEAD = 256;  // size of a head
-constexpr int64_t MAX_QUERIES = 16;  // of a piece
+constexpr int64_t MAX_QUERIES = 32;  // of a piece
 
 // The part that one call works on: `count` queries of those that read the same head of keys. Query t is row t / heads
 // and head t % heads of its group.

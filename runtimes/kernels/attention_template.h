@@ -3,8 +3,10 @@
 //
 // Beyond what products need, `Isa` supplies:
 //
+//   SUMS                 vectors to add up in, as registers allow: a power of two, at least CHUNK / LANES
 //   floats(p), set(float), larger(a, b), add(a, b)
-//   sums_of(v)           lane i of the result is the sum over the lanes of v[i], LANES vectors in all
+//   largest(v), sum(v)   over the lanes
+//   transpose(v)         LANES vectors, as a square matrix
 //   by_power(a, n)       a * 2^n for whole n, given as n + 1.5 * 2^23
 //   where_above(x, least, a)   a in the lanes where x > least, 0 elsewhere
 #pragma once
@@ -13,12 +15,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "attention.h"
 
 namespace edgespec {
 
-constexpr int64_t CHUNK = 32;  // cells
+constexpr int CHUNK = 32;  // cells
 constexpr float NOWHERE = -std::numeric_limits<float>::infinity();
 
 // e^x for x <= 0, to about a unit in the last place; 0 below -87.
@@ -39,6 +42,7 @@ class Attention {
 public:
     using Float = typename Isa::Float;
     static constexpr int L = Isa::LANES;
+    static constexpr int SCORED = Isa::SUMS / (CHUNK / L), ADDED = 2;  // queries at once
 
     explicit Attention(const AttentionPiece& piece)
         : q_(*piece.node->src[0]), k_(*piece.node->src[1]), v_(*piece.node->src[2]), mask_(piece.node->src[3]),
@@ -56,14 +60,13 @@ public:
 
     void run() {
         for (int64_t cell = 0; cell < k_.ne[1]; cell += CHUNK) {
-            const int64_t cells = std::min(CHUNK, k_.ne[1] - cell);
-            if (!read_mask(cell, cells)) continue;
-            widen(k_, cell, cells);
-            for (int64_t t = 0; t < piece_.count; ++t)
-                if (open_[t]) score(t);
-            widen(v_, cell, cells);
-            for (int64_t t = 0; t < piece_.count; ++t)
-                if (open_[t]) add_values(t, cells);
+            const int64_t cells = std::min<int64_t>(CHUNK, k_.ne[1] - cell);
+            read_mask(cell, cells);
+            if (open_count_ == 0) continue;
+            widen_keys(cell, cells);
+            for_open<SCORED>([&](auto n, const int* t) { score<n>(t); });
+            widen_values(cell, cells);
+            for_open<ADDED>([&](auto n, const int* t) { add_values<n>(t, cells); });
         }
         for (int64_t t = 0; t < piece_.count; ++t) write(t);
     }
@@ -80,88 +83,132 @@ private:
                size_t(piece_.stream) * tensor.nb[3];
     }
 
-    // What the mask adds, into the scores. False: nobody sees any of these cells.
-    bool read_mask(int64_t cell, int64_t cells) {
-        bool any = false;
+    // What the mask adds, into the scores; and which queries see any of these cells.
+    void read_mask(int64_t cell, int64_t cells) {
+        open_count_ = 0;
+        bool open = false;
         for (int64_t t = 0; t < piece_.count; ++t) {
-            uint16_t halves[CHUNK];
-            std::fill(halves, halves + CHUNK, uint16_t(mask_ == nullptr ? 0 : 0xfc00));
-            if (mask_ != nullptr) {
-                const size_t place = size_t(row(t)) * mask_->nb[1] + size_t(head(t) % mask_->ne[2]) * mask_->nb[2] +
-                                     size_t(piece_.stream % mask_->ne[3]) * mask_->nb[3] + size_t(cell) * 2;
-                std::memcpy(halves, static_cast<const uint8_t*>(mask_->data) + place, size_t(cells) * 2);
-            }
-            for (int64_t j = cells; j < CHUNK; ++j) halves[j] = 0xfc00;  // minus infinity
-            open_[t] = std::any_of(halves, halves + CHUNK, [](uint16_t half) { return half != 0xfc00; });
-            any = any || open_[t];
-            for (int64_t j = 0; j < CHUNK; j += L)
-                Isa::store(scores(t) + j, Isa::halves(reinterpret_cast<const uint8_t*>(halves + j)));
+            if (t > 0 && row(t) == row(t - 1) && (mask_ == nullptr || mask_->ne[2] == 1))
+                std::copy_n(scores(t - 1), CHUNK, scores(t));
+            else open = read_mask_row(t, cell, cells);
+            if (open) open_[open_count_++] = int(t);
         }
-        return any;
     }
 
-    void widen(const Tensor& cache, int64_t cell, int64_t cells) {
-        const int64_t size = cache.ne[0];
-        for (int64_t j = 0; j < CHUNK; ++j) {
-            const uint8_t* from = address(cache, cell + std::min(j, cells - 1), piece_.key_head);
+    bool read_mask_row(int64_t t, int64_t cell, int64_t cells) {
+        uint16_t halves[CHUNK];
+        std::fill(halves, halves + CHUNK, uint16_t(mask_ == nullptr ? 0 : 0xfc00));
+        if (mask_ != nullptr) {
+            const size_t place = size_t(row(t)) * mask_->nb[1] + size_t(head(t) % mask_->ne[2]) * mask_->nb[2] +
+                                 size_t(piece_.stream % mask_->ne[3]) * mask_->nb[3] + size_t(cell) * 2;
+            std::memcpy(halves, static_cast<const uint8_t*>(mask_->data) + place, size_t(cells) * 2);
+        }
+        for (int64_t j = cells; j < CHUNK; ++j) halves[j] = 0xfc00;  // minus infinity
+        for (int64_t j = 0; j < CHUNK; j += L)
+            Isa::store(scores(t) + j, Isa::halves(reinterpret_cast<const uint8_t*>(halves + j)));
+        return std::any_of(halves, halves + CHUNK, [](uint16_t half) { return half != 0xfc00; });
+    }
+
+    // Calls work(n, t) for all open queries: for n of them at once, a constant up to MOST, which halves at the end.
+    template <int MOST, class Work>
+    void for_open(const Work& work, int from = 0) {
+        for (; from + MOST <= open_count_; from += MOST) work(std::integral_constant<int, MOST>(), open_ + from);
+        if constexpr (MOST > 1) for_open<MOST / 2>(work, from);
+    }
+
+    const uint8_t* cached(const Tensor& cache, int64_t cell, int64_t cells, int64_t j) const {
+        return address(cache, cell + std::min(j, cells - 1), piece_.key_head);
+    }
+
+    // All cells' first number, then all cells' second one: scores are then sums without any over lanes.
+    void widen_keys(int64_t cell, int64_t cells) {
+        for (int64_t j = 0; j < CHUNK; j += L)
+            for (int64_t d = 0; d < k_.ne[0]; d += L) {
+                Float square[L];
+                for (int i = 0; i < L; ++i) square[i] = Isa::halves(cached(k_, cell, cells, j + i) + 2 * d);
+                Isa::transpose(square);
+                for (int i = 0; i < L; ++i) Isa::store(wide_ + (d + i) * CHUNK + j, square[i]);
+            }
+    }
+
+    void widen_values(int64_t cell, int64_t cells) {
+        const int64_t size = v_.ne[0];
+        for (int64_t j = 0; j < cells; ++j) {
+            const uint8_t* from = cached(v_, cell, cells, j);
             for (int64_t d = 0; d < size; d += L) Isa::store(wide_ + j * size + d, Isa::halves(from + 2 * d));
         }
     }
 
-    // Scores, from these their exponentials, and what came before in terms of the new maximum.
-    void score(int64_t t) {
-        const int64_t size = k_.ne[0];
+    template <int N>
+    void score(const int* t) {
+        constexpr int PARTS = CHUNK / L;
+        Float sums[N][PARTS];
+        for (int i = 0; i < N; ++i)
+            for (int p = 0; p < PARTS; ++p) sums[i][p] = Isa::zero();
+        for (int64_t d = 0; d < k_.ne[0]; ++d) {
+            Float keys[PARTS];
+#pragma GCC unroll 8
+            for (int p = 0; p < PARTS; ++p) keys[p] = Isa::floats(wide_ + d * CHUNK + p * L);
+#pragma GCC unroll 8
+            for (int i = 0; i < N; ++i) {
+                const float q = query(t[i])[d];
+#pragma GCC unroll 8
+                for (int p = 0; p < PARTS; ++p) sums[i][p] = Isa::add_scaled(sums[i][p], keys[p], q);
+            }
+        }
+        for (int i = 0; i < N; ++i) weigh(t[i], sums[i]);
+    }
+
+    // From scores their exponentials, and what came before in terms of the new maximum.
+    void weigh(int64_t t, Float* found) {
         float* scores = this->scores(t);
         Float most = Isa::set(most_[t]);
-        for (int64_t j = 0; j < CHUNK; j += L) {
-            Float sums[L];
-            for (int i = 0; i < L; ++i) sums[i] = Isa::zero();
-            for (int64_t d = 0; d < size; d += L) {
-                const Float q = Isa::floats(query(t) + d);
-#pragma GCC unroll 16
-                for (int i = 0; i < L; ++i)
-                    sums[i] = Isa::add_product(sums[i], q, Isa::floats(wide_ + (j + i) * size + d));
-            }
-            const Float found = Isa::add(Isa::sums_of(sums), Isa::floats(scores + j));
-            Isa::store(scores + j, found);
-            most = Isa::larger(most, found);
+        for (int p = 0; p < CHUNK / L; ++p) {
+            found[p] = Isa::add(found[p], Isa::floats(scores + p * L));
+            most = Isa::larger(most, found[p]);
         }
-        float lanes[L];
-        Isa::store(lanes, most);
-        const float now = *std::max_element(lanes, lanes + L), factor = std::exp(most_[t] - now);
+        const float now = Isa::largest(most), factor = std::exp(most_[t] - now);
         Float sum = Isa::zero();
-        for (int64_t j = 0; j < CHUNK; j += L) {
-            const Float weight = exponential<Isa>(Isa::add(Isa::floats(scores + j), Isa::set(-now)));
-            Isa::store(scores + j, weight);
+        for (int p = 0; p < CHUNK / L; ++p) {
+            const Float weight = exponential<Isa>(Isa::add(found[p], Isa::set(-now)));
+            Isa::store(scores + p * L, weight);
             sum = Isa::add(sum, weight);
         }
-        Isa::store(lanes, sum);
-        float total = 0;
-        for (float lane : lanes) total += lane;
-        total_[t] = total_[t] * factor + total;
+        total_[t] = total_[t] * factor + Isa::sum(sum);
         most_[t] = now;
         factor_[t] = factor;
     }
 
-    void add_values(int64_t t, int64_t cells) {
-        int64_t d = 0;
-        for (; d + 8 * L <= v_.ne[0]; d += 8 * L) add_columns<8>(t, cells, d);
-        for (; d < v_.ne[0]; d += L) add_columns<1>(t, cells, d);
+    template <int N>
+    void add_values(const int* t, int64_t cells) {
+        add_columns<N, Isa::SUMS / ADDED>(t, cells, 0);
     }
 
-    template <int WIDTH>
-    void add_columns(int64_t t, int64_t cells, int64_t d) {
+    // From column d on, so many vectors at once, and half as many at the end.
+    template <int N, int WIDTH>
+    void add_columns(const int* t, int64_t cells, int64_t d) {
         const int64_t size = v_.ne[0];
-        const float* weights = scores(t);
-        float* result = this->result(t) + d;
-        Float sums[WIDTH];
-        for (int i = 0; i < WIDTH; ++i) sums[i] = Isa::by(Isa::floats(result + i * L), factor_[t]);
-        for (int64_t j = 0; j < cells; ++j) {
+        for (; d + WIDTH * L <= size; d += WIDTH * L) {
+            Float sums[N][WIDTH];
+            for (int i = 0; i < N; ++i)
+                for (int p = 0; p < WIDTH; ++p)
+                    sums[i][p] = Isa::by(Isa::floats(result(t[i]) + d + p * L), factor_[t[i]]);
+            for (int64_t j = 0; j < cells; ++j) {
+                Float values[WIDTH];
 #pragma GCC unroll 8
-            for (int i = 0; i < WIDTH; ++i)
-                sums[i] = Isa::add_scaled(sums[i], Isa::floats(wide_ + j * size + d + i * L), weights[j]);
+                for (int p = 0; p < WIDTH; ++p) values[p] = Isa::floats(wide_ + j * size + d + p * L);
+#pragma GCC unroll 8
+                for (int i = 0; i < N; ++i) {
+                    const float weight = scores(t[i])[j];
+#pragma GCC unroll 8
+                    for (int p = 0; p < WIDTH; ++p) sums[i][p] = Isa::add_scaled(sums[i][p], values[p], weight);
+                }
+            }
+            for (int i = 0; i < N; ++i)
+                for (int p = 0; p < WIDTH; ++p) Isa::store(result(t[i]) + d + p * L, sums[i][p]);
         }
-        for (int i = 0; i < WIDTH; ++i) Isa::store(result + i * L, sums[i]);
+        if constexpr (WIDTH > 1)
+            if (d < size) add_columns<N, WIDTH / 2>(t, cells, d);
     }
 
     void write(int64_t t) {
@@ -175,11 +222,11 @@ private:
     const Tensor* mask_;
     const AttentionPiece& piece_;
     int64_t heads_;  // that share a head of keys
-    bool open_[MAX_QUERIES];
+    int open_count_, open_[MAX_QUERIES];  // queries that see any cell of the chunk
     float most_[MAX_QUERIES], total_[MAX_QUERIES], factor_[MAX_QUERIES];
     alignas(64) float scores_[MAX_QUERIES * CHUNK];
     alignas(64) float queries_[MAX_QUERIES * MAX_HEAD], results_[MAX_QUERIES * MAX_HEAD];
-    alignas(64) float wide_[CHUNK * MAX_HEAD];  // keys or values of a chunk
+    alignas(64) float wide_[CHUNK * MAX_HEAD];  // of a chunk the keys, transposed, or the values
 };
 
 template <class Isa>

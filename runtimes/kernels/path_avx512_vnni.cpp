@@ -18,7 +18,7 @@ namespace {
 
 // Vectors of 16 columns.
 struct Avx512Vnni {
-    static constexpr int LANES = 16, COLUMNS = 16, ROWS = 8, BYTE_OFFSET = 128;
+    static constexpr int LANES = 16, COLUMNS = 16, ROWS = 8, SUMS = 16, BYTE_OFFSET = 128;
     using Int = __m512i;
     using Group = const void*;
     using Float = __m512;
@@ -76,10 +76,32 @@ struct Avx512Vnni {
     static Float set(float x) { return _mm512_set1_ps(x); }
     static Float larger(Float a, Float b) { return _mm512_max_ps(a, b); }
     static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
-    static Float sums_of(const Float* v) {
-        float sums[LANES];
-        for (int i = 0; i < LANES; ++i) sums[i] = _mm512_reduce_add_ps(v[i]);
-        return floats(sums);
+    static Float magnitude(Float v) { return _mm512_abs_ps(v); }
+    static float largest(Float v) { return _mm512_reduce_max_ps(v); }
+    static float sum(Float v) { return _mm512_reduce_add_ps(v); }
+    static void store_bytes(int8_t* p, Float v) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+    }
+    // Squares of 4 by 4 in the quarters of vectors, then the quarters.
+    static void transpose(Float* v) {
+        Float w[LANES];
+        for (int i = 0; i < LANES; i += 4) {
+            const Float a = _mm512_unpacklo_ps(v[i], v[i + 1]), b = _mm512_unpackhi_ps(v[i], v[i + 1]);
+            const Float c = _mm512_unpacklo_ps(v[i + 2], v[i + 3]), d = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
+            w[i] = _mm512_shuffle_ps(a, c, 0x44);
+            w[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+            w[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+            w[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+        }
+        for (int i = 0; i < 4; ++i) {
+            const Float a = _mm512_shuffle_f32x4(w[i], w[i + 4], 0x88), b = _mm512_shuffle_f32x4(w[i], w[i + 4], 0xdd);
+            const Float c = _mm512_shuffle_f32x4(w[i + 8], w[i + 12], 0x88);
+            const Float d = _mm512_shuffle_f32x4(w[i + 8], w[i + 12], 0xdd);
+            v[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+            v[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+            v[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+            v[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+        }
     }
     static Float by_power(Float a, Float n) {
         const Int exponent = _mm512_slli_epi32(_mm512_castps_si512(n), 23);

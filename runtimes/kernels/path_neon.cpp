@@ -22,7 +22,7 @@ namespace {
 
 // Vectors of 4 columns, two of them in a tile.
 struct Neon {
-    static constexpr int LANES = 4, COLUMNS = 8, ROWS = 4, BYTE_OFFSET = 0;
+    static constexpr int LANES = 4, COLUMNS = 8, ROWS = 4, SUMS = 16, BYTE_OFFSET = 0;
     using Int = int32x4_t;
     using Group = Int;
     using Float = float32x4_t;
@@ -76,7 +76,21 @@ struct Neon {
     static Float set(float x) { return vdupq_n_f32(x); }
     static Float larger(Float a, Float b) { return vmaxq_f32(a, b); }
     static Float add(Float a, Float b) { return vaddq_f32(a, b); }
-    static Float sums_of(const Float* v) { return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3])); }
+    static Float magnitude(Float v) { return vabsq_f32(v); }
+    static float largest(Float v) { return vmaxvq_f32(v); }
+    static float sum(Float v) { return vaddvq_f32(v); }
+    static void store_bytes(int8_t* p, Float v) {
+        const int16x4_t words = vmovn_s32(vcvtq_s32_f32(v));
+        const int32_t four = vget_lane_s32(vreinterpret_s32_s8(vmovn_s16(vcombine_s16(words, words))), 0);
+        std::memcpy(p, &four, sizeof four);
+    }
+    static void transpose(Float* v) {
+        const float32x4x2_t a = vtrnq_f32(v[0], v[1]), b = vtrnq_f32(v[2], v[3]);
+        v[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
+        v[1] = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
+        v[2] = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
+        v[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
+    }
     static Float by_power(Float a, Float n) {
         const Int exponent = vshlq_n_s32(vreinterpretq_s32_f32(n), 23);
         return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), exponent));

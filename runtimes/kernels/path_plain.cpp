@@ -1,8 +1,10 @@
 // Plain C++, for processors that no other path is for, and to hold the others against: they give the same bits.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "attention_template.h"
 #include "dot_template.h"
@@ -15,7 +17,7 @@ namespace edgespec {
 namespace {
 
 struct Plain {
-    static constexpr int LANES = 8, COLUMNS = 8, ROWS = 4, BYTE_OFFSET = 0;
+    static constexpr int LANES = 8, COLUMNS = 8, ROWS = 4, SUMS = 8, BYTE_OFFSET = 0;
     union Int {
         int32_t sums[LANES];
         uint8_t bytes[LANES * 4];
@@ -126,11 +128,17 @@ struct Plain {
     static Float add(const Float& a, const Float& b) {
         return lanes([&](size_t i) { return a[i] + b[i]; });
     }
-    static Float sums_of(const Float* v) {
-        return lanes([&](size_t i) {
-            const Float& x = v[i];
-            return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
-        });
+    static Float magnitude(const Float& v) {
+        return lanes([&](size_t i) { return std::fabs(v[i]); });
+    }
+    static float largest(const Float& v) { return *std::max_element(v.begin(), v.end()); }
+    static float sum(const Float& x) { return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7])); }
+    static void store_bytes(int8_t* p, const Float& v) {
+        for (float x : v) *p++ = std::fabs(x) <= 127 ? int8_t(x) : int8_t(0);
+    }
+    static void transpose(Float* v) {
+        for (size_t i = 0; i < LANES; ++i)
+            for (size_t j = 0; j < i; ++j) std::swap(v[i][j], v[j][i]);
     }
     static Float by_power(const Float& a, const Float& n) {
         return lanes([&](size_t i) { return std::ldexp(a[i], int(n[i] - 12582912.0f)); });

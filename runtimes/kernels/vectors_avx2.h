@@ -12,7 +12,7 @@ namespace edgespec {
 namespace {  // a copy for each file that includes it, with the instructions that it may use
 
 struct Avx2 {
-    static constexpr int LANES = 8, COLUMNS = 16, ROWS = 4, BYTE_OFFSET = 0;
+    static constexpr int LANES = 8, COLUMNS = 16, ROWS = 4, SUMS = 8, BYTE_OFFSET = 0;
     using Int = __m256i;
     using Group = Int;
     using Float = __m256;
@@ -140,10 +140,37 @@ struct Avx2 {
     static Float set(float x) { return _mm256_set1_ps(x); }
     static Float larger(Float a, Float b) { return _mm256_max_ps(a, b); }
     static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
-    static Float sums_of(const Float* v) {
-        const Float low = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-        const Float high = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
-        return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+    static Float magnitude(Float v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
+    static float largest(Float v) {
+        __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+        four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+        return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+    }
+    static float sum(Float v) {
+        __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+        four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+    }
+    static void store_bytes(int8_t* p, Float v) {
+        const Int whole = _mm256_cvtps_epi32(v);
+        const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+    }
+    // Squares of 4 by 4 in the halves of vectors, then the halves.
+    static void transpose(Float* v) {
+        Float w[LANES];
+        for (int i = 0; i < LANES; i += 4) {
+            const Float a = _mm256_unpacklo_ps(v[i], v[i + 1]), b = _mm256_unpackhi_ps(v[i], v[i + 1]);
+            const Float c = _mm256_unpacklo_ps(v[i + 2], v[i + 3]), d = _mm256_unpackhi_ps(v[i + 2], v[i + 3]);
+            w[i] = _mm256_shuffle_ps(a, c, 0x44);
+            w[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+            w[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+            w[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+        }
+        for (int i = 0; i < 4; ++i) {
+            v[i] = _mm256_permute2f128_ps(w[i], w[i + 4], 0x20);
+            v[i + 4] = _mm256_permute2f128_ps(w[i], w[i + 4], 0x31);
+        }
     }
     static Float by_power(Float a, Float n) {
         const Int exponent = _mm256_slli_epi32(_mm256_castps_si256(n), 23);
