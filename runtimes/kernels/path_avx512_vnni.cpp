@@ -19,6 +19,7 @@ namespace {
 // Vectors of 16 columns.
 struct Avx512Vnni {
     static constexpr int LANES = 16, COLUMNS = 16, ROWS = 8, SUMS = 16, BYTE_OFFSET = 128;
+    static constexpr bool KEEPS = false;  // the pipes that unpack are idle
     using Int = __m512i;
     using Group = const void*;
     using Float = __m512;

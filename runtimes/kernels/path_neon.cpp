@@ -23,6 +23,7 @@ namespace {
 // Vectors of 4 columns, two of them in a tile.
 struct Neon {
     static constexpr int LANES = 4, COLUMNS = 8, ROWS = 4, SUMS = 16, BYTE_OFFSET = 0;
+    static constexpr bool KEEPS = true;
     using Int = int32x4_t;
     using Group = Int;
     using Float = float32x4_t;

@@ -18,6 +18,7 @@ namespace {
 
 struct Plain {
     static constexpr int LANES = 8, COLUMNS = 8, ROWS = 4, SUMS = 8, BYTE_OFFSET = 0;
+    static constexpr bool KEEPS = true;
     union Int {
         int32_t sums[LANES];
         uint8_t bytes[LANES * 4];

@@ -6,6 +6,7 @@
 // `Isa` supplies vectors of int32 and float, a lane for each column of a part:
 //
 //   LANES, COLUMNS, ROWS       columns of a vector; columns of a tile (a multiple); rows at once, as registers allow
+//   KEEPS                      whether reading unpacked weights back is faster than unpacking them once more
 //   Int, Float, Group          the vectors, and what `group` gives
 //   load(p), load_bytes(p)     LANES * 4 bytes; signed bytes, BYTE_OFFSET larger
 //   low_nibbles(v), high_nibbles(v), or_bits(a, b)
@@ -316,8 +317,8 @@ struct RowGroups {
     int64_t size(int g) const { return first[g + 1] - first[g]; }
 };
 
-// Up to 256 inputs after up to 256 inputs, for all groups of rows. The first group unpacks the weights, the others find
-// them in the nearest cache. What follows is fetched from memory evenly over the work.
+// Up to 256 inputs after up to 256 inputs, for all groups of rows. Where that is faster, the first group keeps the
+// unpacked weights in the nearest cache for the others. What follows is fetched from memory evenly over the work.
 template <class Isa, Type TYPE>
 void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, int64_t count, float* target,
                    int64_t stride, int outputs) {
@@ -334,9 +335,10 @@ void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, in
             const RowBlock* first = rows + groups.first[g] * blocks + i;
             add_rows<Isa, TYPE>(SIZES, groups.size(g), run, here, first, blocks, groups.sums[g], ahead);
         };
-        if (groups.count == 1) add(0, packed);
-        else add(0, KeepingRun<Isa, TYPE>{packed, kept});
-        for (int g = 1; g < groups.count; ++g) add(g, kept);
+        if (!Isa::KEEPS || groups.count == 1)
+            for (int g = 0; g < groups.count; ++g) add(g, packed);
+        else
+            for (int g = 0; g < groups.count; ++g) g == 0 ? add(g, KeepingRun<Isa, TYPE>{packed, kept}) : add(g, kept);
         tile = packed.end(here);
     }
     for (int g = 0; g < groups.count; ++g)

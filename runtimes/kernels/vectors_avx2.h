@@ -13,6 +13,7 @@ namespace {  // a copy for each file that includes it, with the instructions tha
 
 struct Avx2 {
     static constexpr int LANES = 8, COLUMNS = 16, ROWS = 4, SUMS = 8, BYTE_OFFSET = 0;
+    static constexpr bool KEEPS = true;
     using Int = __m256i;
     using Group = Int;
     using Float = __m256;
