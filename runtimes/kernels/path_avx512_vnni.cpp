@@ -113,7 +113,7 @@ struct Avx512Vnni {
     }
     static void store(float* p, Float v) { _mm512_storeu_ps(p, v); }
     static void prefetch(const uint8_t* p, int bytes) {
-        for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
+        for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T1);
     }
 };
 
