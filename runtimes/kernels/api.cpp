@@ -54,7 +54,10 @@ EDGESPEC_API void edgespec_multiply(int type, const uint8_t* tiles, int64_t inpu
                        const float* rows, int64_t count, float* target) {
     const Path* chosen = choose_path(path);
     std::vector<RowBlock> blocks(size_t(count * (inputs / BLOCK)));
-    for (int64_t r = 0; r < count; ++r) chosen->quantize(rows + r * inputs, inputs, blocks.data() + r * (inputs / BLOCK));
+    for (int64_t r = 0; r < count; ++r) {
+        const RowPlace place(r, 0, count, inputs / BLOCK);
+        chosen->quantize(rows + r * inputs, inputs, blocks.data() + place.first, place.step);
+    }
     Product product{chosen->product(Type(type)), chosen->columns, tile_bytes(format_of(Type(type)), inputs, chosen->columns),
                     tiles, inputs, outputs, count, blocks.data(), target};
     Product::run(nullptr, 0, 1, &product);

@@ -178,7 +178,7 @@ public:
     static constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
     using Float = typename Isa::Float;
 
-    BlockProducts(const Block& block, const RowBlock* rows, int64_t stride) : block_(block), rows_(rows), stride_(stride) {
+    BlockProducts(const Block& block, const RowBlock* rows) : block_(block), rows_(rows) {
         add<0>();
         add<1>();
         add<2>();
@@ -193,7 +193,7 @@ public:
             if constexpr (F.minimum) minimum = block_.minimum(p);
 #pragma GCC unroll 8
             for (int r = 0; r < ROWS; ++r) {
-                const RowBlock& row = rows_[r * stride_];
+                const RowBlock& row = rows_[r];
                 const Float factor = Isa::by(scale, row.scale);
                 sums[p][r] = Isa::add_product(sums[p][r], Isa::to_float(total(p, r, row)), factor);
                 if constexpr (F.minimum) sums[p][r] = Isa::add_scaled(sums[p][r], minimum, row.scaled_sum);
@@ -213,7 +213,7 @@ private:
         for (int p = 0; p < PARTS; ++p) block_.template unpack<V>(p, a[p], b[p]);
 #pragma GCC unroll 8
         for (int r = 0; r < ROWS; ++r) {
-            const int8_t* q = rows_[r * stride_].q + 8 * V;
+            const int8_t* q = rows_[r].q + 8 * V;
             const typename Isa::Group x = Isa::group(q), y = Isa::group(q + 4);
 #pragma GCC unroll 4
             for (int p = 0; p < PARTS; ++p) {
@@ -236,7 +236,6 @@ private:
 
     const Block& block_;
     const RowBlock* rows_;
-    int64_t stride_;
     Dot dots_[PARTS][ROWS];
 };
 
@@ -275,9 +274,9 @@ struct Sums {
     }
 };
 
-// Adds the products of ROWS rows with so many blocks, block after block.
+// Adds the products of ROWS rows with so many blocks, block after block; those of the rows are `step` apart.
 template <class Isa, Type TYPE, int ROWS, class Run>
-void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t stride, Sums<Isa>& all, Ahead& ahead) {
+void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t step, Sums<Isa>& all, Ahead& ahead) {
     constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
     typename Isa::Float sums[PARTS][ROWS];
     for (int p = 0; p < PARTS; ++p)
@@ -286,7 +285,7 @@ void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t strid
         Isa::prefetch(ahead.from, ahead.bytes);
         ahead.from += ahead.bytes;
         const auto& block = run[i];
-        BlockProducts<Isa, TYPE, ROWS, std::decay_t<decltype(block)>>(block, rows + i, stride).add_to(sums);
+        BlockProducts<Isa, TYPE, ROWS, std::decay_t<decltype(block)>>(block, rows + i * step).add_to(sums);
     }
     for (int p = 0; p < PARTS; ++p)
         for (int r = 0; r < ROWS; ++r) all.parts[p][r] = sums[p][r];
@@ -295,10 +294,10 @@ void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t strid
 // add_run for 1 to Isa::ROWS rows.
 template <class Isa, Type TYPE, class Run, int... LESS>
 void add_rows(std::integer_sequence<int, LESS...>, int64_t rows, const Run& run, int64_t blocks, const RowBlock* first,
-              int64_t stride, Sums<Isa>& sums, Ahead& ahead) {
+              int64_t step, Sums<Isa>& sums, Ahead& ahead) {
     using RunProduct = void (*)(const Run&, int64_t, const RowBlock*, int64_t, Sums<Isa>&, Ahead&);
     static constexpr RunProduct INSTANCES[] = {add_run<Isa, TYPE, LESS + 1, Run>...};
-    INSTANCES[rows - 1](run, blocks, first, stride, sums, ahead);
+    INSTANCES[rows - 1](run, blocks, first, step, sums, ahead);
 }
 
 // The rows of a product in as few and as even groups as registers allow.
@@ -332,8 +331,8 @@ void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, in
         const PackedRun<Isa, TYPE> packed(tile);
         const int64_t here = std::min<int64_t>(SUPER / BLOCK, blocks - i);
         const auto add = [&](int g, const auto& run) {
-            const RowBlock* first = rows + groups.first[g] * blocks + i;
-            add_rows<Isa, TYPE>(SIZES, groups.size(g), run, here, first, blocks, groups.sums[g], ahead);
+            const RowBlock* first = rows + i * count + groups.first[g];
+            add_rows<Isa, TYPE>(SIZES, groups.size(g), run, here, first, count, groups.sums[g], ahead);
         };
         if (!Isa::KEEPS || groups.count == 1)
             for (int g = 0; g < groups.count; ++g) add(g, packed);

@@ -15,10 +15,10 @@ namespace edgespec {
 // Quantizes `inputs` numbers (a multiple of 32) as ggml does for Q8_0, except that the scale stays in single precision.
 // Every machine and every path gets the same result.
 template <class Isa>
-void quantize_row(const float* row, int64_t inputs, RowBlock* target) {
+void quantize_row(const float* row, int64_t inputs, RowBlock* target, int64_t step) {
     constexpr int L = Isa::LANES;
     constexpr float SHIFT = 12582912.0f;  // 1.5 * 2^23: leaves no bits for fractions, so rounds; halves to even
-    for (int64_t i = 0; i < inputs / BLOCK; ++i, row += BLOCK, ++target) {
+    for (int64_t i = 0; i < inputs / BLOCK; ++i, row += BLOCK, target += step) {
         auto most = Isa::zero();
         for (int k = 0; k < BLOCK; k += L) most = Isa::larger(most, Isa::magnitude(Isa::floats(row + k)));
         float scale = Isa::largest(most) / 127.0f;

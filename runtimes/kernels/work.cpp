@@ -31,13 +31,11 @@ int64_t row_count(const Tensor& tensor) { return tensor.ne[1] * tensor.ne[2] * t
 
 void Quantization::run(Tensor*, int thread, int threads, void* self) {
     const Quantization& work = *static_cast<Quantization*>(self);
-    const int64_t blocks = work.source->ne[0] / BLOCK, all = blocks * row_count(*work.source);
-    int64_t from = all * thread / threads;
-    const int64_t to = all * (thread + 1) / threads;
-    while (from < to) {
-        const int64_t row = from / blocks, first = from % blocks, count = std::min(blocks - first, to - from);
-        work.quantize(row_of(*work.source, row) + first * BLOCK, count * BLOCK, work.rows + from);
-        from += count;
+    const int64_t blocks = work.source->ne[0] / BLOCK, rows = row_count(*work.source);
+    const int64_t from = blocks * thread / threads, to = blocks * (thread + 1) / threads;
+    for (int64_t row = 0; row < rows; ++row) {
+        const RowPlace place(row, from, rows, blocks);
+        work.quantize(row_of(*work.source, row) + from * BLOCK, (to - from) * BLOCK, work.rows + place.first, place.step);
     }
 }
 
