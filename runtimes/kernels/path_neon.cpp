@@ -100,6 +100,7 @@ struct Neon {
         return vreinterpretq_f32_u32(vandq_u32(vcgtq_f32(x, set(least)), vreinterpretq_u32_f32(a)));
     }
     static void store(float* p, Float v) { vst1q_f32(p, v); }
+    template <int R>
     static void prefetch(const uint8_t* p, int bytes) {
         for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
     }

@@ -148,6 +148,7 @@ struct Plain {
         return lanes([&](size_t i) { return x[i] > least ? a[i] : 0.0f; });
     }
     static void store(float* p, const Float& v) { std::memcpy(p, v.data(), sizeof v); }
+    template <int R>
     static void prefetch(const uint8_t*, int) {}
 };
 

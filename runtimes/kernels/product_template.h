@@ -20,7 +20,8 @@
 //   minus(v, int), to_float(v), zero()
 //   halves(p), bytes(p)        floats from half precision or bytes
 //   negative(a), times(a, b), by(a, float), add_product(sum, a, b), add_scaled(sum, a, float)
-//   store(p, v), prefetch(p, bytes)
+//   store(p, v)
+//   prefetch<R>(p, bytes)      from memory, while R rows are multiplied
 #pragma once
 
 #include <algorithm>
@@ -282,7 +283,7 @@ void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t step,
     for (int p = 0; p < PARTS; ++p)
         for (int r = 0; r < ROWS; ++r) sums[p][r] = all.parts[p][r];
     for (int64_t i = 0; i < blocks; ++i) {
-        Isa::prefetch(ahead.from, ahead.bytes);
+        Isa::template prefetch<ROWS>(ahead.from, ahead.bytes);
         ahead.from += ahead.bytes;
         const auto& block = run[i];
         BlockProducts<Isa, TYPE, ROWS, std::decay_t<decltype(block)>>(block, rows + i * step).add_to(sums);

@@ -181,6 +181,7 @@ struct Avx2 {
         return _mm256_and_ps(_mm256_cmp_ps(x, set(least), _CMP_GT_OQ), a);
     }
     static void store(float* p, Float v) { _mm256_storeu_ps(p, v); }
+    template <int R>
     static void prefetch(const uint8_t* p, int bytes) {
         for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
     }
