@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,8 @@ from .streams import emit, harmless, notice
 
 _TAIL = 4
 """Lines of the terminal that a block which is still growing leaves free."""
+_REDRAWN_S = 1 / 12
+"""The growing block is drawn no more often than that."""
 
 
 def show_plain(events: Iterable[Event], show_drafts: bool) -> None:
@@ -26,27 +29,38 @@ def show_plain(events: Iterable[Event], show_drafts: bool) -> None:
 
 
 def show_markdown(events: Iterable[Event]) -> None:
-    """Print Markdown: each block when it is whole, the growing one live below."""
+    """Print Markdown: each block when it is whole, the growing one live below.
+
+    Nothing is drawn by a thread, and no stream is redirected: an interrupt at the wrong moment would leave either behind,
+    and a thread would go on wiping lines, those of the next prompt, too.
+    """
     from rich.console import Console
     from rich.live import Live
     from rich.markdown import Markdown
     from rich.text import Text
 
     console = Console()
-    text = ""
-    with Live(console=console, transient=True, refresh_per_second=12, vertical_overflow="crop") as live:
-        try:
-            for event in events:
-                text += harmless(event.text)
-                whole, text = split_blocks(text)
-                if whole:
-                    console.print(Markdown(whole))
-                live.update(Text("\n".join(text.splitlines()[-max(1, console.height - _TAIL) :])))
-        finally:  # also what came before an interrupt
-            live.update(Text(""))
-            live.stop()
-            with contextlib.suppress(KeyboardInterrupt):
-                console.print(Markdown(text))
+    text, drawn = "", 0.0
+    live = Live(
+        console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False,
+        vertical_overflow="crop",
+    )  # fmt: skip
+    live.start()  # when this is interrupted, only the cursor stays hidden, which the prompt shows again
+    try:
+        for event in events:
+            text += harmless(event.text)
+            whole, text = split_blocks(text)
+            due = time.monotonic() - drawn >= _REDRAWN_S
+            live.update(Text("\n".join(text.splitlines()[-max(1, console.height - _TAIL) :])), refresh=due)
+            if whole:
+                console.print(Markdown(whole))
+            if due or whole:
+                drawn = time.monotonic()
+    finally:  # also what came before an interrupt
+        live.update(Text(""))
+        live.stop()
+        with contextlib.suppress(KeyboardInterrupt):
+            console.print(Markdown(text))
 
 
 def split_blocks(text: str) -> tuple[str, str]:

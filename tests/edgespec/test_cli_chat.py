@@ -174,7 +174,7 @@ def test_every_command_does_what_help_says(start: Start, tmp_path: Path) -> None
 @pytest.mark.parametrize("layout", ["--markdown", "--no-markdown"])
 def test_ctrl_c_stops_the_answer_and_the_next_question_is_answered(start: Start, tmp_path: Path, layout: str) -> None:
     terminal = start("-n", 1500, "--temperature", 1, layout)
-    for delay in (0.002, 0.05, 0.4):
+    for delay in (0.002, 0.05, 0.4, *(0.005 * step for step in range(20))):
         terminal.enter("Hello")
         time.sleep(delay)
         terminal.send("\x03")
