@@ -31,8 +31,8 @@ def show_plain(events: Iterable[Event], show_drafts: bool) -> None:
 def show_markdown(events: Iterable[Event]) -> None:
     """Print Markdown: each block when it is whole, the growing one live below.
 
-    Nothing is drawn by a thread, and no stream is redirected: an interrupt at the wrong moment would leave either behind,
-    and a thread would go on wiping lines, those of the next prompt, too.
+    Nothing is drawn by a thread, and no stream is redirected: an interrupt at the wrong moment would leave either
+    behind, and a thread would go on wiping lines, those of the next prompt, too.
     """
     from rich.console import Console
     from rich.live import Live
