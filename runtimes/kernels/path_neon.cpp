@@ -9,7 +9,7 @@
 #if defined(__clang__)
 EDGESPEC_TARGET("dotprod")
 #else
-EDGESPEC_TARGET("+dotprod")
+EDGESPEC_TARGET("arch=armv8.2-a+dotprod")  // as arm_neon.h has it for the functions with these instructions
 #endif
 #include "attention_template.h"
 #include "dot_template.h"
