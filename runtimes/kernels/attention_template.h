@@ -139,13 +139,20 @@ private:
         }
     }
 
+    // Never more than 32 products are added up one after the other, so that single precision loses little with large heads.
     template <int N>
     void score(const int* t) {
+        for (int64_t d = 0; d < k_.ne[0]; d += 32) add_scores<N>(t, d, std::min<int64_t>(d + 32, k_.ne[0]));
+        for (int i = 0; i < N; ++i) weigh(t[i]);
+    }
+
+    template <int N>
+    void add_scores(const int* t, int64_t from, int64_t to) {
         constexpr int PARTS = CHUNK / L;
         Float sums[N][PARTS];
         for (int i = 0; i < N; ++i)
             for (int p = 0; p < PARTS; ++p) sums[i][p] = Isa::zero();
-        for (int64_t d = 0; d < k_.ne[0]; ++d) {
+        for (int64_t d = from; d < to; ++d) {
             Float keys[PARTS];
 #pragma GCC unroll 8
             for (int p = 0; p < PARTS; ++p) keys[p] = Isa::floats(wide_ + d * CHUNK + p * L);
@@ -156,22 +163,23 @@ private:
                 for (int p = 0; p < PARTS; ++p) sums[i][p] = Isa::add_scaled(sums[i][p], keys[p], q);
             }
         }
-        for (int i = 0; i < N; ++i) weigh(t[i], sums[i]);
+        for (int i = 0; i < N; ++i)
+            for (int p = 0; p < PARTS; ++p) {
+                float* found = scores(t[i]) + p * L;
+                Isa::store(found, Isa::add(sums[i][p], Isa::floats(found)));
+            }
     }
 
     // From scores their exponentials, and what came before in terms of the new maximum.
-    void weigh(int64_t t, Float* found) {
+    void weigh(int64_t t) {
         float* scores = this->scores(t);
         Float most = Isa::set(most_[t]);
-        for (int p = 0; p < CHUNK / L; ++p) {
-            found[p] = Isa::add(found[p], Isa::floats(scores + p * L));
-            most = Isa::larger(most, found[p]);
-        }
+        for (int j = 0; j < CHUNK; j += L) most = Isa::larger(most, Isa::floats(scores + j));
         const float now = Isa::largest(most), factor = std::exp(most_[t] - now);
         Float sum = Isa::zero();
-        for (int p = 0; p < CHUNK / L; ++p) {
-            const Float weight = exponential<Isa>(Isa::add(found[p], Isa::set(-now)));
-            Isa::store(scores + p * L, weight);
+        for (int j = 0; j < CHUNK; j += L) {
+            const Float weight = exponential<Isa>(Isa::add(Isa::floats(scores + j), Isa::set(-now)));
+            Isa::store(scores + j, weight);
             sum = Isa::add(sum, weight);
         }
         total_[t] = total_[t] * factor + Isa::sum(sum);
