@@ -92,6 +92,7 @@ def load(
             opened.callback(template.close)
         target = backend.load(pack.target, settings, on_load)
         opened.callback(target.close)
+        _mention(target, say)
         curves = _Curves(say)
         load_draft = functools.partial(curves.load, backend, pack.draft, settings)
         weighs = isinstance(draft_length, str) and draft_length == "auto"
@@ -171,6 +172,7 @@ class _Curves:
         # one cache for all conversations: it follows whichever is drafted for
         settings = dataclasses.replace(options, ctx=min(options.ctx, max(1, int(trained))), sequences=1)
         draft = backend.load(path, settings)
+        _mention(draft, self.say)
         curve = self.of(draft, _DRAFT_SIZES)
         self.drafting["draft"] = curve(1)
         return draft, curve
@@ -179,6 +181,11 @@ class _Curves:
         if not self._said:
             self.say("measuring what steps cost on this machine (once for each model)")
             self._said = True
+
+
+def _mention(runtime: Runtime, say: Notify) -> None:
+    if runtime.notice:
+        say(runtime.notice)
 
 
 def vetted(path: Path) -> GGUFHeader:

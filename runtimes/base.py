@@ -154,6 +154,8 @@ class Runtime(Protocol):
 
     name: str
     options: RuntimeOptions
+    notice: str
+    """What its user should know about how this model runs; empty: nothing."""
 
     @classmethod
     def load(cls, path: Path, options: RuntimeOptions, progress: Callable[[float], None] | None = None) -> Runtime:

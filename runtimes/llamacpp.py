@@ -18,7 +18,7 @@ from edgespec.models.gguf_check import checked_header
 from .base import SPLIT_MODES, RuntimeOptions, Scores, Work
 from .devices import default_threads, list_devices
 from .kernels import TYPES, in_use, kernels
-from .kernels.trial import fit
+from .kernels.trial import misfit
 from .llama_batch import Batch
 from .llama_cells import CellPlan, LlamaSequence
 from .llama_library import LOG, llama, version
@@ -54,10 +54,14 @@ class LlamaCpp:
     name = "llamacpp"
 
     def __init__(
-        self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions, kernels: str | None
+        self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions, unfit: str | None
     ) -> None:
         self._llama, self._model, self._context = llama(), model, context
-        self.path, self.options, self.kernels = path, options, kernels
+        self.path, self.options = path, options
+        self.kernels = kernels().identity if unfit == "" else None
+        self.notice = ""
+        if unfit and kernels().path is not None:
+            self.notice = f"{path.name} runs on llama.cpp's own code, since with edgespec's kernels {unfit}"
         self._digest = header.digest
         self._finalizer = weakref.finalize(self, _free, model, context)
         # at the end of the process the system frees it, also under a thread that still tokenizes
@@ -74,15 +78,15 @@ class LlamaCpp:
         """Our kernels need none. With other caches llama.cpp's attention, and with rearranged weights its products,
         treat few tokens differently."""
         on_gpu = given.get("gpu_layers") != 0 and any(device.kind != "cpu" for device in list_devices())
-        if given.get("repack", True) and not on_gpu and cls.runs_kernels(header):
+        if given.get("repack", True) and not on_gpu and cls.unfit(header) == "":
             return {}
         return {"cache_type": "bf16", "repack": False}
 
     @classmethod
-    def runs_kernels(cls, header: GGUFHeader) -> bool:
-        """Whether a model that lies on the CPU runs on our kernels."""
+    def unfit(cls, header: GGUFHeader) -> str | None:
+        """Why a model that lies on the CPU can't run on our kernels; empty: it does; None: that isn't wanted."""
         found = kernels()
-        return found.path is not None and fit(header, found.identity)
+        return found.reason if found.path is None else misfit(header, found.identity)
 
     @classmethod
     def load(
@@ -106,7 +110,8 @@ class LlamaCpp:
         layers = options.gpu_layers
         if layers is None:
             layers = layers_that_fit(header, options, list_devices())
-        ours = options.repack and layers == 0 and cls.runs_kernels(header)
+        unfit = cls.unfit(header) if options.repack and layers == 0 else None
+        ours = unfit == ""
         params = _model_params(options, header, layers, ours)
         with in_use(ours), deferred_signals() as signals:
             report = _Progress(progress, signals)
@@ -118,7 +123,7 @@ class LlamaCpp:
                 context = library.llama_init_from_model(model, _context_params(options, ours))
                 if context:
                     give_back_memory()
-                    return cls(path, header, model, context, options, kernels().identity if ours else None)
+                    return cls(path, header, model, context, options, unfit)
             if model:
                 library.llama_model_free(model)
             if report.error is not None:
@@ -280,8 +285,8 @@ class LlamaCppStock(LlamaCpp):
     name = "llamacpp-stock"
 
     @classmethod
-    def runs_kernels(cls, header: GGUFHeader) -> bool:
-        return False
+    def unfit(cls, header: GGUFHeader) -> str | None:
+        return None
 
 
 def _free(model: Any, context: Any) -> None:

@@ -29,24 +29,24 @@ _ROUNDING = 0.3
 cent, and a matrix in the wrong place more than 1."""
 
 
-def fit(header: GGUFHeader, identity: str) -> bool:
-    """Whether a checked model may run on the kernels of this identity. Tried once and remembered."""
+def misfit(header: GGUFHeader, identity: str) -> str:
+    """Why a checked model may not run on the kernels of this identity; empty: it may. Tried once and remembered."""
     from ..llama_library import version
 
     key = hashlib.sha256(f"{header.digest}|{version()}|{identity}".encode()).hexdigest()[:32]
-    known = recall("kernels", key)
-    if known not in ("fit", "unfit"):
-        known = "fit" if _tried(header) else "unfit"
-        remember("kernels", key, known)
-    return bool(known == "fit")
+    known = recall("misfits", key)
+    if not isinstance(known, str):
+        known = _tried(header.path)
+        remember("misfits", key, known)
+    return known
 
 
-def _tried(header: GGUFHeader) -> bool:
+def _tried(path: Path) -> str:
     try:
-        run_child(__name__, [str(header.path)])
-    except ModelFileError:
-        return False
-    return True
+        run_child(__name__, [str(path)])
+    except ModelFileError as error:
+        return str(error)
+    return ""
 
 
 def _logits(runtime: type[LlamaCpp], path: Path) -> np.ndarray:
@@ -71,14 +71,14 @@ def _compare(path: Path) -> None:
 
     class Untried(LlamaCpp):
         @classmethod
-        def runs_kernels(cls, header: GGUFHeader) -> bool:
-            return True
+        def unfit(cls, header: GGUFHeader) -> str:
+            return ""
 
     limit_trial(path, loads=2)
     theirs, ours = _logits(LlamaCppStock, path), _logits(Untried, path)
     apart = np.linalg.norm(ours - theirs, axis=-1) / np.maximum(np.linalg.norm(theirs, axis=-1), 1e-12)
     if not apart.mean() <= _ROUNDING:  # NaN, too
-        raise ModelFileError(f"{path}: with the kernels its logits are off by {apart.mean():.0%}")
+        raise ModelFileError(f"its logits are off by {apart.mean():.0%}")
 
 
 def _work(report: Report) -> None:

@@ -61,6 +61,7 @@ class ScriptedRuntime:
 
     def __init__(self, script: Script, ctx: int = 256, fail_at: int | None = None) -> None:
         self.options = RuntimeOptions(ctx=ctx)
+        self.notice = ""
         self.vocabulary = ScriptedVocabulary()
         self.context_length = ctx
         self.passes: list[int] = []

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import edgespec
 from edgespec.models.gguf import read_header
 from edgespec.runtimes import RuntimeOptions, runtime_class
 from edgespec.runtimes.kernels import kernels
-from edgespec.runtimes.kernels.trial import fit
+from edgespec.runtimes.kernels.trial import misfit
 from edgespec.runtimes.llamacpp import LlamaCpp
 
 pytestmark = pytest.mark.skipif(kernels().path is None, reason=f"no kernels: {kernels().reason}")
@@ -29,7 +30,9 @@ def loaded(path: Path, name: str = "llamacpp", **options: object) -> LlamaCpp:
 
 
 def test_a_good_model_runs_on_the_kernels(tiny: Path) -> None:
-    assert loaded(tiny).kernels == kernels().identity
+    runtime = loaded(tiny)
+    assert runtime.kernels == kernels().identity
+    assert not runtime.notice
     assert loaded(tiny, repack=False).kernels is None
     assert loaded(tiny, "llamacpp-stock").kernels is None
 
@@ -39,8 +42,13 @@ def test_where_the_trial_fails_llama_cpps_own_code_runs_from_then_on(tiny: Path,
     shutil.copy(tiny, model)
     header = read_header(model)
     model.unlink()  # so the child fails
-    assert not fit(header, kernels().identity)
+    reason = misfit(header, kernels().identity)
+    assert reason
     shutil.copy(tiny, model)
-    assert not fit(header, kernels().identity)
+    assert misfit(header, kernels().identity) == reason
     assert loaded(model).kernels is None
-    assert fit(header, "another build")
+    notices: list[str] = []
+    edgespec.load(model, strategy="plain", notify=notices.append).close()
+    assert [line for line in notices if reason in line and "model.gguf runs on llama.cpp's own code" in line]
+    assert not loaded(model, "llamacpp-stock").notice
+    assert not misfit(header, "another build")
