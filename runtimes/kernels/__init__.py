@@ -27,7 +27,7 @@ _CALLS = (  # in the order of `Ggml` in ggml_abi.h
     "ggml_backend_dev_buffer_type", "ggml_backend_reg_get_proc_address", "ggml_backend_graph_compute",
     "ggml_backend_free", "ggml_backend_buffer_init", "ggml_backend_register",
 )  # fmt: skip
-_VERSION = 2
+_VERSION = 3
 """Of what they compute, and how fast."""
 _SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 

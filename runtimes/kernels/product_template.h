@@ -62,10 +62,9 @@ public:
         return HalfScales(scales_ + column(p), scales_ + Isa::COLUMNS + column(p));
     }
 
-    // What integer sums are multiplied with.
+    // What integer sums are multiplied with; those of Q6_K, in which their scales are, by what the whole run has.
     Float scale(int p) const {
-        if constexpr (TYPE == Type::Q6_K) return Isa::halves(factors_ + 2 * column(p));
-        else if constexpr (F.super)
+        if constexpr (F.super)
             return Isa::times(Isa::halves(factors_ + 2 * column(p)), Isa::bytes(scales_ + column(p)));
         else return Isa::halves(scales_ + 2 * column(p));
     }
@@ -103,6 +102,9 @@ public:
 
     PackedBlock<Isa, TYPE> operator[](int64_t i) const { return {blocks_ + i * BYTES, factors_}; }
     const uint8_t* end(int64_t blocks) const { return blocks_ + blocks * BYTES; }
+
+    // What all sums of Q6_K are multiplied with.
+    typename Isa::Float factor(int p) const { return Isa::halves(factors_ + 2 * p * Isa::LANES); }
 
 private:
     static constexpr Format F = format_of(TYPE);
@@ -189,14 +191,15 @@ public:
     void add_to(Float (&sums)[PARTS][ROWS]) const {
 #pragma GCC unroll 4
         for (int p = 0; p < PARTS; ++p) {
-            const Float scale = block_.scale(p);
-            Float minimum;
+            Float scale, minimum;
+            if constexpr (TYPE != Type::Q6_K) scale = block_.scale(p);
             if constexpr (F.minimum) minimum = block_.minimum(p);
 #pragma GCC unroll 8
             for (int r = 0; r < ROWS; ++r) {
                 const RowBlock& row = rows_[r];
-                const Float factor = Isa::by(scale, row.scale);
-                sums[p][r] = Isa::add_product(sums[p][r], Isa::to_float(total(p, r, row)), factor);
+                const Float sum = Isa::to_float(total(p, r, row));
+                if constexpr (TYPE == Type::Q6_K) sums[p][r] = Isa::add_scaled(sums[p][r], sum, row.scale);
+                else sums[p][r] = Isa::add_product(sums[p][r], sum, Isa::by(scale, row.scale));
                 if constexpr (F.minimum) sums[p][r] = Isa::add_scaled(sums[p][r], minimum, row.scaled_sum);
             }
         }
@@ -277,11 +280,13 @@ struct Sums {
 
 // Adds the products of ROWS rows with so many blocks, block after block; those of the rows are `step` apart.
 template <class Isa, Type TYPE, int ROWS, class Run>
-void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t step, Sums<Isa>& all, Ahead& ahead) {
+void add_run(const PackedRun<Isa, TYPE>& packed, const Run& run, int64_t blocks, const RowBlock* rows, int64_t step,
+             Sums<Isa>& all, Ahead& ahead) {
     constexpr int PARTS = Isa::COLUMNS / Isa::LANES;
+    constexpr bool FACTOR = TYPE == Type::Q6_K;
     typename Isa::Float sums[PARTS][ROWS];
     for (int p = 0; p < PARTS; ++p)
-        for (int r = 0; r < ROWS; ++r) sums[p][r] = all.parts[p][r];
+        for (int r = 0; r < ROWS; ++r) sums[p][r] = FACTOR ? Isa::zero() : all.parts[p][r];
     for (int64_t i = 0; i < blocks; ++i) {
         Isa::template prefetch<ROWS>(ahead.from, ahead.bytes);
         ahead.from += ahead.bytes;
@@ -289,16 +294,17 @@ void add_run(const Run& run, int64_t blocks, const RowBlock* rows, int64_t step,
         BlockProducts<Isa, TYPE, ROWS, std::decay_t<decltype(block)>>(block, rows + i * step).add_to(sums);
     }
     for (int p = 0; p < PARTS; ++p)
-        for (int r = 0; r < ROWS; ++r) all.parts[p][r] = sums[p][r];
+        for (int r = 0; r < ROWS; ++r)
+            all.parts[p][r] = FACTOR ? Isa::add_product(all.parts[p][r], sums[p][r], packed.factor(p)) : sums[p][r];
 }
 
 // add_run for 1 to Isa::ROWS rows.
 template <class Isa, Type TYPE, class Run, int... LESS>
-void add_rows(std::integer_sequence<int, LESS...>, int64_t rows, const Run& run, int64_t blocks, const RowBlock* first,
-              int64_t step, Sums<Isa>& sums, Ahead& ahead) {
-    using RunProduct = void (*)(const Run&, int64_t, const RowBlock*, int64_t, Sums<Isa>&, Ahead&);
+void add_rows(std::integer_sequence<int, LESS...>, int64_t rows, const PackedRun<Isa, TYPE>& packed, const Run& run,
+              int64_t blocks, const RowBlock* first, int64_t step, Sums<Isa>& sums, Ahead& ahead) {
+    using RunProduct = void (*)(const PackedRun<Isa, TYPE>&, const Run&, int64_t, const RowBlock*, int64_t, Sums<Isa>&, Ahead&);
     static constexpr RunProduct INSTANCES[] = {add_run<Isa, TYPE, LESS + 1, Run>...};
-    INSTANCES[rows - 1](run, blocks, first, step, sums, ahead);
+    INSTANCES[rows - 1](packed, run, blocks, first, step, sums, ahead);
 }
 
 // The rows of a product in as few and as even groups as registers allow.
@@ -333,7 +339,7 @@ void multiply_tile(const uint8_t* tile, int64_t inputs, const RowBlock* rows, in
         const int64_t here = std::min<int64_t>(SUPER / BLOCK, blocks - i);
         const auto add = [&](int g, const auto& run) {
             const RowBlock* first = rows + i * count + groups.first[g];
-            add_rows<Isa, TYPE>(SIZES, groups.size(g), run, here, first, count, groups.sums[g], ahead);
+            add_rows<Isa, TYPE>(SIZES, groups.size(g), packed, run, here, first, count, groups.sums[g], ahead);
         };
         if (!Isa::KEEPS || groups.count == 1)
             for (int g = 0; g < groups.count; ++g) add(g, packed);
