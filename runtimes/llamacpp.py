@@ -17,7 +17,7 @@ from edgespec.models.gguf_check import checked_header
 
 from .base import SPLIT_MODES, RuntimeOptions, Scores, Work
 from .devices import default_threads, list_devices
-from .kernels import TYPES, in_use, kernels
+from .kernels import TYPES, Kernels, in_use, kernels
 from .kernels.trial import misfit
 from .llama_batch import Batch
 from .llama_cells import CellPlan, LlamaSequence
@@ -54,14 +54,14 @@ class LlamaCpp:
     name = "llamacpp"
 
     def __init__(
-        self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions, unfit: str | None
+        self, path: Path, header: GGUFHeader, model: Any, context: Any, options: RuntimeOptions, used: Kernels
     ) -> None:
         self._llama, self._model, self._context = llama(), model, context
         self.path, self.options = path, options
-        self.kernels = kernels().identity if unfit == "" else None
+        self.kernels = used.identity if used.path else None
         self.notice = ""
-        if unfit and kernels().path is not None:
-            self.notice = f"{path.name} runs on llama.cpp's own code, since with edgespec's kernels {unfit}"
+        if used.reason and kernels().path:  # a reason of this model's own; that there are none at all, `info` says
+            self.notice = f"{path.name} runs on llama.cpp's own code, not on edgespec's kernels: {used.reason}"
         self._digest = header.digest
         self._finalizer = weakref.finalize(self, _free, model, context)
         # at the end of the process the system frees it, also under a thread that still tokenizes
@@ -78,15 +78,16 @@ class LlamaCpp:
         """Our kernels need none. With other caches llama.cpp's attention, and with rearranged weights its products,
         treat few tokens differently."""
         on_gpu = given.get("gpu_layers") != 0 and any(device.kind != "cpu" for device in list_devices())
-        if given.get("repack", True) and not on_gpu and cls.unfit(header) == "":
+        if given.get("repack", True) and not on_gpu and cls.kernels_for(header).path:
             return {}
         return {"cache_type": "bf16", "repack": False}
 
     @classmethod
-    def unfit(cls, header: GGUFHeader) -> str | None:
-        """Why a model that lies on the CPU can't run on our kernels; empty: it does; None: that isn't wanted."""
+    def kernels_for(cls, header: GGUFHeader) -> Kernels:
+        """What a model that lies on the CPU runs on."""
         found = kernels()
-        return found.reason if found.path is None else misfit(header, found.identity)
+        reason = misfit(header, found.identity) if found.path else ""
+        return Kernels(None, reason) if reason else found
 
     @classmethod
     def load(
@@ -110,8 +111,8 @@ class LlamaCpp:
         layers = options.gpu_layers
         if layers is None:
             layers = layers_that_fit(header, options, list_devices())
-        unfit = cls.unfit(header) if options.repack and layers == 0 else None
-        ours = unfit == ""
+        used = cls.kernels_for(header) if options.repack and layers == 0 else Kernels(None)
+        ours = used.path is not None
         params = _model_params(options, header, layers, ours)
         with in_use(ours), deferred_signals() as signals:
             report = _Progress(progress, signals)
@@ -123,7 +124,7 @@ class LlamaCpp:
                 context = library.llama_init_from_model(model, _context_params(options, ours))
                 if context:
                     give_back_memory()
-                    return cls(path, header, model, context, options, unfit)
+                    return cls(path, header, model, context, options, used)
             if model:
                 library.llama_model_free(model)
             if report.error is not None:
@@ -285,8 +286,8 @@ class LlamaCppStock(LlamaCpp):
     name = "llamacpp-stock"
 
     @classmethod
-    def unfit(cls, header: GGUFHeader) -> str | None:
-        return None
+    def kernels_for(cls, header: GGUFHeader) -> Kernels:
+        return Kernels(None)
 
 
 def _free(model: Any, context: Any) -> None:

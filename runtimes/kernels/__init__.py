@@ -38,7 +38,7 @@ class Kernels:
 
     Attributes:
         path: the instruction set; None: llama.cpp's own code runs.
-        reason: why, for people; empty where a path is in use.
+        reason: why, for people; empty where a path is in use, and where none is wanted.
     """
 
     path: str | None

@@ -20,6 +20,8 @@ from edgespec.models.child import Report, run_child, work_as_child
 from edgespec.models.errors import ModelFileError
 from edgespec.models.gguf import GGUFHeader
 
+from . import Kernels, kernels
+
 if TYPE_CHECKING:
     from ..llamacpp import LlamaCpp
 
@@ -71,8 +73,8 @@ def _compare(path: Path) -> None:
 
     class Untried(LlamaCpp):
         @classmethod
-        def unfit(cls, header: GGUFHeader) -> str:
-            return ""
+        def kernels_for(cls, header: GGUFHeader) -> Kernels:
+            return kernels()
 
     limit_trial(path, loads=2)
     theirs, ours = _logits(LlamaCppStock, path), _logits(Untried, path)

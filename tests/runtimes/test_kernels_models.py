@@ -11,7 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
-from edgespec.runtimes import Runtime, RuntimeOptions, TokenTree, Work, runtime_class
+from edgespec.convert.agreement import logits_after
+from edgespec.runtimes import Runtime, RuntimeOptions, runtime_class
 from edgespec.runtimes.kernels import kernels
 
 pytestmark = pytest.mark.skipif(kernels().path is None, reason=f"no kernels: {kernels().reason}")
@@ -24,14 +25,8 @@ def load(path: Path, name: str = "llamacpp") -> Runtime:
 
 
 def logits(runtime: Runtime, size: int = len(TOKENS)) -> np.ndarray:
-    """After each of the tokens, computed in passes of one size."""
-    sequence, rows = runtime.open(), []
-    for start in range(0, len(TOKENS), size):
-        (scores,) = runtime.forward([Work(sequence, TokenTree.chain(TOKENS[start : start + size]))])
-        rows.append(scores.logits.copy())
-        runtime.commit(sequence, list(range(len(rows[-1]))))
-    runtime.release(sequence)
-    return np.concatenate(rows)
+    """Float32 (tokens, vocabulary), computed in passes of one size."""
+    return np.stack(list(logits_after(runtime, TOKENS, size)))
 
 
 def test_a_pass_over_any_number_of_tokens_gives_the_same_bits(smollm: Path) -> None:
