@@ -22,7 +22,7 @@ def _work(report: Report) -> None:
     job: dict[str, Any] = json.loads(sys.argv[1])
     with load(job["model"], draft=job["draft"], **job["load"]) as model:
         if "curve" in job:
-            seconds = measure(model.runtime, tuple(job["curve"]), context=job["context"])
+            seconds = measure(model.runtime, tuple(job["curve"]), rounds=7, context=job["context"])
             report(seconds=seconds)
             return
         for prompt in prompts(job["category"])[: job["limit"]]:
